@@ -1,0 +1,360 @@
+// Package config holds what operators and sources say: plain data, its defaults, a strict loader that answers every
+// mistake with file:line:col, and the merge of ranked sources. It owns no runtime state and knows nothing of how the
+// proxy uses a field. It imports nothing of the project. Tests: tables of good and bad documents under testdata, a fuzz
+// test of the loader, and the examples of docs/config.md.
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Source is one origin of configuration: a file, the admin API, a registry.
+type Source struct {
+	Name string // as a person would name it: a path, a KV key, a registry's name
+	Rank Rank
+}
+
+// Rank orders sources: the whole service of the highest rank counts (S-127, X-10).
+type Rank uint8
+
+// The ranks, lowest first.
+const (
+	RankDefault Rank = iota
+	RankCenter       // config centre: Consul KV, xDS
+	RankDynamic      // admin API, switches
+	RankFile         // the local file
+)
+
+// Origin says where a value was written. The zero Origin means a built-in default.
+type Origin struct {
+	Source    *Source
+	Line, Col int32
+}
+
+// Opt is a value that may be left out: its zero value and "not set" are different things (S-4).
+type Opt[T any] struct {
+	Value T
+	Set   bool
+	From  Origin
+}
+
+// Or returns the value, or def where it is not set.
+func (o Opt[T]) Or(def T) T {
+	if o.Set {
+		return o.Value
+	}
+	return def
+}
+
+// Config is one whole document, or the merge of several.
+type Config struct {
+	Node       Node
+	Listen     Listen
+	Limits     Limits
+	Registries map[string]*Registry
+	Discovery  Discovery
+	Policies   map[string]*Policy
+	Defaults   Policy
+	Services   map[string]*Service
+	Inbound    []*Inbound
+	Telemetry  Telemetry
+}
+
+// Node says who we are.
+type Node struct {
+	Service, ID, Group, Version, Zone, Region, Tenant, Environment string
+	Labels                                                         map[string]string
+}
+
+// Listen holds the addresses we listen on; an empty one is "none" (that listener stays closed).
+type Listen struct {
+	Outbound, Inbound, Admin, Health, Metrics string
+	// TrustForwarded lists the networks whose x-forwarded-* and forwarded headers are kept and extended (key
+	// trust_forwarded); from anyone else they are replaced.
+	TrustForwarded []netip.Prefix
+}
+
+// Limits bounds the process.
+type Limits struct {
+	Connections   int           // downstream connections; 0: min(16000, (open files − 500) / 2)
+	HeaderBytes   int64         // of one head
+	HeaderCount   int           // fields of one head
+	HeaderTimeout time.Duration // from the first byte of a head to its last
+	IdleTimeout   time.Duration // of a keep-alive connection between two requests
+	DrainGrace    time.Duration // after SIGTERM new connections are still taken for so long
+	DrainTimeout  time.Duration // the whole drain
+	ReplayBytes   int64         // of a request body kept for a retry
+	HalfClose     string        // "serve" or "cancel": what a FIN behind a complete request means
+}
+
+// Registry is one place where endpoints come from. Exactly one member is set.
+type Registry struct {
+	Name string
+	From Origin
+	File *FileRegistry
+	DNS  *DNSRegistry
+}
+
+// FileRegistry reads endpoint lists from a file or a folder (YAML or JSON lists by service, or Prometheus file_sd).
+type FileRegistry struct {
+	Path string
+}
+
+// DNSRegistry resolves names.
+type DNSRegistry struct {
+	Servers []string      // host:port; empty: those of /etc/resolv.conf
+	MinTTL  time.Duration // answers are kept at least so long
+	MaxTTL  time.Duration // and at most so long
+	Timeout time.Duration // of one query
+}
+
+// Discovery holds how start waits for registries.
+type Discovery struct {
+	ReadyWait time.Duration // ready at the latest so long after start
+}
+
+// Service is a named upstream.
+type Service struct {
+	Name      string
+	From      Origin // of the service's key
+	Protocol  string // http | tcp | auto
+	Hosts     []string
+	Listen    string   // a local port of its own
+	Registry  []string // names of registries (`from`)
+	Endpoints []*Endpoint
+	Group     string
+	Critical  bool
+	Policy    Policy
+	Routes    []*Route
+}
+
+// Endpoint is one address of a service.
+type Endpoint struct {
+	Address string // host:port, [v6]:port, a name with a port, or unix:PATH
+	Weight  int    // 1 … 1000000, default 1 (0 from a source: no traffic)
+	Group   string
+	Zone    string
+	Region  string
+	Version string
+	Labels  map[string]string
+	From    Origin
+}
+
+// Route is a match and what to do.
+type Route struct {
+	Name  string // as written, or the text of the match
+	From  Origin
+	Match Match
+	// Policy holds the route's own fields; they win over the service's.
+	Policy   Policy
+	Rewrite  *Rewrite
+	To       *To
+	Respond  *Respond
+	Redirect *Redirect
+}
+
+// Match holds conditions that must all hold; the zero Match fits every request.
+type Match struct {
+	Methods    []string
+	Path       PathMatch
+	Headers    []ValueMatch
+	Query      []ValueMatch
+	Cookies    []ValueMatch
+	Hosts      []string
+	Callers    []string // service name, CIDR, or key=value label
+	Percent    float64  // 0 … 1; 1 or HasPercent false: all
+	HasPercent bool
+}
+
+// PathKind says how a path is compared.
+type PathKind uint8
+
+// The kinds of path match.
+const (
+	PathAny    PathKind = iota
+	PathExact           // the path as a whole
+	PathPrefix          // a plain string prefix
+	PathBelow           // "/a/*": below "/a/", not "/a" itself
+	PathRegex           // RE2, anchored at neither end
+)
+
+// PathMatch compares the path.
+type PathMatch struct {
+	Kind  PathKind
+	Value string // for PathBelow with its final slash
+}
+
+// ValueKind says how a header, query or cookie value is compared.
+type ValueKind uint8
+
+// The kinds of value match.
+const (
+	ValueExact ValueKind = iota
+	ValuePresent
+	ValueAbsent
+	ValuePrefix
+	ValueRegex
+	ValueIn
+	ValueMod
+)
+
+// ValueMatch compares one named value.
+type ValueMatch struct {
+	Name     string
+	Kind     ValueKind
+	Text     string   // exact, prefix, regex
+	In       []string // ValueIn
+	Mod      uint64   // ValueMod: the decimal number in the value modulo Mod is one of Residues
+	Residues []uint64
+}
+
+// Rewrite changes the request before it is sent on.
+type Rewrite struct {
+	PrefixFrom, PrefixTo string // both empty: the path stays
+	HasPrefix            bool
+	Path                 string // replaces the whole path; empty: not
+	Host                 string
+	SetHeaders           []Header
+	RemoveHeaders        []string
+}
+
+// Header is a name and a value.
+type Header struct{ Name, Value string }
+
+// To chooses among destinations.
+type To struct {
+	Service string            // another service; empty: this one
+	Labels  map[string]string // endpoints that carry all of these
+	Else    string            // "any" or "fail" when no endpoint carries them; default fail
+	Split   []Split
+}
+
+// Split is one branch of a weighted choice.
+type Split struct {
+	Weight  int
+	Service string
+	Labels  map[string]string
+}
+
+// Respond answers locally.
+type Respond struct {
+	Status  int
+	Headers []Header
+	Body    string
+}
+
+// Redirect answers with a location.
+type Redirect struct {
+	To     string
+	Status int // 301 302 303 307 308
+}
+
+// Inbound is one service that our app offers.
+type Inbound struct {
+	Service  string
+	App      string // host:port or unix:PATH
+	Protocol string // http | tcp | auto
+	Policy   Policy
+	Admit    Admit
+	Routes   []*Route
+	From     Origin
+}
+
+// Admit bounds what reaches our app.
+type Admit struct {
+	Concurrency Opt[int]
+	QueueSize   Opt[int]
+	QueueWait   Opt[time.Duration]
+}
+
+// Policy is a set of knobs. What is not set is inherited: route, service, named policy (`use`), defaults, built in.
+type Policy struct {
+	Use            Opt[string]
+	Timeout        Opt[time.Duration]
+	PerTryTimeout  Opt[time.Duration]
+	ConnectTimeout Opt[time.Duration]
+	IdleTimeout    Opt[time.Duration]
+	Idempotent     Opt[bool]
+	Retry          Retry
+	LB             Opt[LB]
+	Locality       Locality
+	Warmup         Opt[time.Duration]
+	Breaker        Breaker
+	Outlier        Outlier
+	Limit          Limit
+	Panic          Opt[string] // serve_all | fail_fast
+}
+
+// Retry says what is tried again.
+type Retry struct {
+	Count              Opt[int]
+	When               Opt[[]string]
+	BackoffBase        Opt[time.Duration]
+	BackoffMax         Opt[time.Duration]
+	BudgetRatio        Opt[float64]
+	BudgetMinPerSecond Opt[int]
+}
+
+// LB names a balancer.
+type LB struct {
+	Kind string // random round_robin weighted_round_robin least_active consistent_hash peak_ewma
+	// HashOn and HashName say what consistent_hash hashes: header, cookie, query (with a name) or source_ip.
+	HashOn, HashName string
+}
+
+// Locality prefers near endpoints.
+type Locality struct {
+	Prefer     Opt[string]  // zone | region
+	SpillBelow Opt[float64] // usable share of the near set below which others are used too
+}
+
+// Breaker bounds a failing service (S-150 … S-153, X-12). Off says `breaker: none`.
+type Breaker struct {
+	Off            Opt[bool]
+	ErrorThreshold Opt[float64]
+	RequestVolume  Opt[int]
+	Window         Opt[time.Duration]
+	Buckets        Opt[int]
+	SleepWindow    Opt[time.Duration]
+	HalfOpenProbes Opt[int]
+}
+
+// Outlier ejects sick endpoints (S-43, S-51). Off says `outlier: none`.
+type Outlier struct {
+	Off                 Opt[bool]
+	ConsecutiveFailures Opt[int]
+	ErrorRatio          Opt[float64]
+	TimeoutRatio        Opt[float64]
+	RequestVolume       Opt[int]
+	Window              Opt[time.Duration]
+	EjectFor            Opt[time.Duration]
+	EjectMax            Opt[time.Duration]
+	MaxEjected          Opt[float64]
+	Probe               Opt[Probe]
+}
+
+// Probe is how an ejected endpoint is tried before it is used again.
+type Probe struct {
+	HTTP     string // path; empty: a TCP connect
+	Interval time.Duration
+	Timeout  time.Duration
+}
+
+// Limit bounds what one service takes.
+type Limit struct {
+	Connections Opt[int]
+	InFlight    Opt[int]
+	Waiting     Opt[int]
+}
+
+// Telemetry says what is reported.
+type Telemetry struct {
+	AccessLog AccessLog
+}
+
+// AccessLog says where the access log goes.
+type AccessLog struct {
+	To     string // stdout | stderr | file:PATH
+	Format string // json | text | none
+}

@@ -1,0 +1,3 @@
+module github.com/sidecar-mesh/sidecar
+
+go 1.26
