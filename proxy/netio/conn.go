@@ -1,0 +1,285 @@
+// Package netio moves bytes between stream sockets at little cost: lazily armed deadlines, reads that hold no buffer
+// while they wait, interruption from another goroutine, a watch for peers that leave, and a two-way relay. It owns no
+// protocol and decides nothing. It imports nothing of the project. Tests: in-memory connections under testing/synctest
+// and real loopback sockets.
+package netio
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// ErrInterrupted is returned by a read that Interrupt ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// ErrTimeout is returned by a read or write that was not over in time.
+var ErrTimeout = errors.New("timed out")
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+// Conn is a stream socket with lazily armed deadlines: arming a timer for each operation costs more than the operation
+// is worth, so a deadline stays armed at or before the one wanted and is moved only when it fires too early.
+//
+// Reads belong to one goroutine at a time, writes to another; Interrupt and Close may come from anywhere.
+type Conn struct {
+	nc  net.Conn
+	raw syscall.RawConn // nil where nc is not a socket
+
+	readArmed   int64 // deadline in force, Unix nanoseconds; 0: none
+	writeArmed  int64
+	interrupted atomic.Bool
+	watch       watched
+
+	// The arguments and results of readRaw, kept here so that a read needs no closure of its own.
+	lend    func() []byte
+	giveUp  func([]byte)
+	got     []byte
+	n       int
+	errno   syscall.Errno
+	readRaw func(fd uintptr) bool
+	peekRaw func(fd uintptr)
+}
+
+// New wraps nc.
+func New(nc net.Conn) *Conn {
+	c := &Conn{nc: nc}
+	if sc, ok := nc.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw = raw
+		}
+	}
+	return c
+}
+
+// NetConn returns the connection underneath. Deadlines must not be set on it while c is in use.
+func (c *Conn) NetConn() net.Conn { return c.nc }
+
+// RemoteAddr is the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// LocalAddr is our own address.
+func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+
+// Read reads into p and gives up at until (the zero time: never).
+func (c *Conn) Read(p []byte, until time.Time) (int, error) {
+	for {
+		if err := c.armRead(until); err != nil {
+			return 0, err
+		}
+		n, err := c.nc.Read(p)
+		if n > 0 || err == nil {
+			return n, nil
+		}
+		if err = c.readFailed(err, until); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// ReadLent waits until the peer has sent something and only then borrows a buffer with lend to read it into; a buffer
+// that stayed empty goes back through giveUp. It returns the buffer and how much of it was filled. Where the connection
+// is not a socket, the buffer is held while waiting.
+func (c *Conn) ReadLent(lend func() []byte, giveUp func([]byte), until time.Time) ([]byte, int, error) {
+	if c.raw == nil {
+		p := lend()
+		n, err := c.Read(p, until)
+		if n == 0 {
+			giveUp(p)
+			p = nil
+		}
+		return p, n, err
+	}
+	if c.readRaw == nil {
+		c.readRaw = c.tryRead
+	}
+	c.lend, c.giveUp = lend, giveUp
+	for {
+		if err := c.armRead(until); err != nil {
+			return nil, 0, err
+		}
+		c.n, c.errno = 0, 0
+		err := c.raw.Read(c.readRaw)
+		p := c.got
+		c.got = nil
+		switch {
+		case err == nil && c.errno == 0 && c.n > 0:
+			return p, c.n, nil
+		case err == nil && c.errno == 0:
+			err = io.EOF
+		case err == nil:
+			err = os.NewSyscallError("read", c.errno)
+		}
+		if err = c.readFailed(err, until); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// tryRead is one non-blocking read; false means that the socket has nothing yet.
+func (c *Conn) tryRead(fd uintptr) bool {
+	p := c.lend()
+	for {
+		n, err := syscall.Read(int(fd), p)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			c.giveUp(p)
+			return false
+		case err != nil:
+			c.giveUp(p)
+			c.errno = err.(syscall.Errno) //nolint:errorlint // the syscall package returns nothing else
+			return true
+		}
+		if n == 0 {
+			c.giveUp(p)
+			return true
+		}
+		c.got, c.n = p, n
+		return true
+	}
+}
+
+// armRead sees to it that a deadline at or before until is in force.
+func (c *Conn) armRead(until time.Time) error {
+	if until.IsZero() {
+		if c.readArmed != 0 {
+			c.readArmed = 0
+			if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+				return err
+			}
+		}
+	} else if want := until.UnixNano(); c.readArmed == 0 || c.readArmed > want {
+		c.readArmed = want
+		if err := c.nc.SetReadDeadline(until); err != nil {
+			return err
+		}
+	}
+	if c.interrupted.Load() {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// readFailed tells a deadline that fired too early (nil: read again) from what ends the read.
+func (c *Conn) readFailed(err error, until time.Time) error {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	c.readArmed = 0
+	if c.interrupted.Load() {
+		return ErrInterrupted
+	}
+	if !until.IsZero() && !time.Now().Before(until) {
+		return ErrTimeout
+	}
+	if until.IsZero() {
+		c.readArmed = 1 // so that armRead clears what is left of the deadline
+	}
+	return nil
+}
+
+// Write writes all of p and gives up when the peer takes nothing for as long as stall (0: never gives up).
+func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
+	done := 0
+	for {
+		var now time.Time
+		if stall > 0 && c.writeArmed == 0 {
+			now = time.Now()
+			until := now.Add(stall)
+			c.writeArmed = until.UnixNano()
+			if err := c.nc.SetWriteDeadline(until); err != nil {
+				return done, err
+			}
+		}
+		n, err := c.nc.Write(p[done:])
+		done += n
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return done, err
+		}
+		armedFresh := !now.IsZero()
+		c.writeArmed = 0
+		if armedFresh && n == 0 {
+			return done, ErrTimeout
+		}
+	}
+}
+
+// Interrupt ends a read in progress, and every later one until Resume, with ErrInterrupted.
+func (c *Conn) Interrupt() {
+	c.interrupted.Store(true)
+	_ = c.nc.SetReadDeadline(past) // a connection that cannot take a deadline is closed already
+}
+
+// Resume allows reads again after Interrupt. The caller must know that no Interrupt is on its way.
+func (c *Conn) Resume() {
+	if c.interrupted.Swap(false) {
+		c.readArmed = 0
+		_ = c.nc.SetReadDeadline(time.Time{})
+	}
+}
+
+// Buffered reports what waits in the socket of an idle connection without taking it: false and nil when nothing does,
+// true when bytes do, and io.EOF or another error when the peer has left. On other connections it knows nothing.
+func (c *Conn) Buffered() (bool, error) {
+	if c.raw == nil {
+		return false, nil
+	}
+	if c.peekRaw == nil {
+		c.peekRaw = c.peek
+	}
+	if err := c.raw.Control(c.peekRaw); err != nil {
+		return false, err
+	}
+	switch {
+	case c.errno == syscall.EAGAIN:
+		return false, nil
+	case c.errno != 0:
+		return false, c.errno
+	case c.n == 0:
+		return false, io.EOF
+	}
+	return true, nil
+}
+
+// peek looks at one byte; the raw call needs no buffer on the heap and no conversion of the peer's address.
+func (c *Conn) peek(fd uintptr) {
+	var b [1]byte
+	for {
+		n, _, errno := syscall.Syscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
+			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+		if errno != syscall.EINTR {
+			c.n, c.errno = int(n), errno
+			return
+		}
+	}
+}
+
+// CloseWrite sends FIN where the connection can, else closes.
+func (c *Conn) CloseWrite() error {
+	if hc, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		return hc.CloseWrite()
+	}
+	return c.nc.Close()
+}
+
+// Reset closes so that the peer sees a reset, not an orderly end.
+func (c *Conn) Reset() {
+	if tc, ok := c.nc.(*net.TCPConn); ok {
+		_ = tc.SetLinger(0) // closing is what matters
+	}
+	_ = c.Close()
+}
+
+// Close closes the connection and ends its watch.
+func (c *Conn) Close() error {
+	c.watch.forget()
+	return c.nc.Close()
+}

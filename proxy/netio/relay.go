@@ -1,0 +1,202 @@
+package netio
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	copyBuffer = 32 << 10
+	// spliceWait is how long a kernel copy may sit without a byte before its pipe is given back.
+	spliceWait = 200 * time.Millisecond
+	// spliceFrom is how much must be left, at least, for the kernel's copy to be worth its pipe.
+	spliceFrom = 64 << 10
+)
+
+// The pool holds pointers to arrays so that putting one back allocates nothing.
+var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
+
+// Activity is shared by the two directions of a stream: when the last byte moved in either, and how long it may be idle.
+type Activity struct {
+	last  atomic.Int64 // Unix nanoseconds
+	bound atomic.Int64 // nanoseconds
+}
+
+// Start begins a stream that may be idle for as long as bound.
+func (a *Activity) Start(now time.Time, bound time.Duration) {
+	a.last.Store(now.UnixNano())
+	a.bound.Store(int64(bound))
+}
+
+// Touch says that a byte moved at now.
+func (a *Activity) Touch(now time.Time) { a.last.Store(now.UnixNano()) }
+
+// Bound is how long the stream may be idle.
+func (a *Activity) Bound() time.Duration { return time.Duration(a.bound.Load()) }
+
+// Lower lowers the bound to d.
+func (a *Activity) Lower(d time.Duration) { a.bound.Store(min(a.bound.Load(), int64(d))) }
+
+// over is when the stream will have been idle for too long.
+func (a *Activity) over() time.Time { return time.Unix(0, a.last.Load()+a.bound.Load()) }
+
+// Copy moves up to limit bytes from src to dst: through a buffer while little comes, by the kernel (splice) while much
+// does and both ends are plain sockets. It returns io.EOF when src ended before the limit and ErrTimeout when no byte
+// moved in either direction of the stream for as long as act's bound. The error of a write is a *WriteError.
+func Copy(dst, src *Conn, limit int64, act *Activity) (int64, error) {
+	var moved int64
+	for moved < limit {
+		n, err := copyOnce(dst, src, limit-moved, act)
+		moved += int64(n)
+		if err != nil {
+			return moved, err
+		}
+		if n == copyBuffer && limit-moved >= spliceFrom {
+			n, err := spliceSome(dst, src, limit-moved, act)
+			moved += n
+			if err != nil {
+				return moved, err
+			}
+		}
+	}
+	return moved, nil
+}
+
+// WriteError is an error of the writing side of a copy.
+type WriteError struct{ Err error }
+
+// Error returns the text of the cause.
+func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// copyOnce waits for bytes and passes them on.
+func copyOnce(dst, src *Conn, limit int64, act *Activity) (int, error) {
+	p, n, err := readIdle(src, act)
+	if err != nil {
+		return 0, err
+	}
+	defer copyBuffers.Put((*[copyBuffer]byte)(p[:copyBuffer]))
+	// Only sources that end with the limit are copied with one, so nothing is read past it but by a peer's fault.
+	n = int(min(int64(n), limit))
+	done, err := dst.Write(p[:n], act.Bound())
+	act.Touch(time.Now())
+	if err != nil {
+		return done, &WriteError{err}
+	}
+	return n, nil
+}
+
+// reassess is how often a waiting read looks again at its bound, which the other direction may have moved or lowered.
+const reassess = 10 * time.Second
+
+func readIdle(src *Conn, act *Activity) ([]byte, int, error) {
+	for {
+		now, over := time.Now(), act.over()
+		if !now.Before(over) {
+			return nil, 0, ErrTimeout
+		}
+		if next := now.Add(reassess); next.Before(over) {
+			over = next
+		}
+		p, n, err := src.ReadLent(lendCopyBuffer, returnCopyBuffer, over)
+		if !errors.Is(err, ErrTimeout) {
+			return p, n, err
+		}
+	}
+}
+
+func lendCopyBuffer() []byte    { return copyBuffers.Get().(*[copyBuffer]byte)[:] }
+func returnCopyBuffer(p []byte) { copyBuffers.Put((*[copyBuffer]byte)(p[:copyBuffer])) }
+
+// spliceSome lets the kernel move bytes until src pauses. It moves nothing where the two ends are not plain sockets.
+func spliceSome(dst, src *Conn, limit int64, act *Activity) (int64, error) {
+	to, ok := dst.nc.(*net.TCPConn)
+	if !ok {
+		return 0, nil
+	}
+	switch src.nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default:
+		return 0, nil
+	}
+	now, idle := time.Now(), act.Bound()
+	src.readArmed = now.Add(spliceWait).UnixNano()
+	dst.writeArmed = now.Add(idle).UnixNano()
+	if err := errors.Join(src.nc.SetReadDeadline(now.Add(spliceWait)), to.SetWriteDeadline(now.Add(idle))); err != nil {
+		return 0, err
+	}
+	if src.interrupted.Load() {
+		return 0, ErrInterrupted
+	}
+	n, err := to.ReadFrom(&io.LimitedReader{R: src.nc, N: min(limit, 64<<20)})
+	if n > 0 {
+		act.Touch(time.Now())
+	}
+	src.readArmed, dst.writeArmed = 1, 0
+	switch {
+	case err == nil && n == 0:
+		return 0, io.EOF
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return n, err
+	case src.interrupted.Load():
+		return n, ErrInterrupted
+	case time.Since(now) >= idle:
+		return n, ErrTimeout
+	}
+	return n, nil // src pauses
+}
+
+// Ended says how a relay ended.
+type Ended struct {
+	AToB, BToA int64 // bytes
+	Err        error // nil: both sides ended in order; ErrTimeout: idle; else the first failure
+}
+
+// halfClosedIdle bounds the silence of a stream whose one side has ended: below the 60 s after which common firewalls
+// and connection tracking forget such a stream.
+const halfClosedIdle = 50 * time.Second
+
+// Relay moves bytes both ways between a and b until both have ended, one has failed, or no byte has moved for as long as
+// idle. An end of one side is passed on to the other as a FIN, a failure as a reset. Both are closed on return.
+func Relay(a, b *Conn, idle time.Duration) Ended {
+	var e Ended
+	var act Activity
+	act.Start(time.Now(), idle)
+	var once sync.Once
+	oneWay := func(dst, src *Conn) int64 {
+		n, err := Copy(dst, src, 1<<62, &act)
+		if errors.Is(err, io.EOF) {
+			act.Lower(halfClosedIdle)
+			_ = dst.CloseWrite() // the other direction finds out if it cannot be told
+			return n
+		}
+		once.Do(func() { e.Err = err })
+		a.Interrupt()
+		b.Interrupt()
+		return n
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.BToA = oneWay(a, b)
+	}()
+	e.AToB = oneWay(b, a)
+	<-done
+	if e.Err != nil && !errors.Is(e.Err, ErrTimeout) {
+		a.Reset()
+		b.Reset()
+		return e
+	}
+	_ = a.Close()
+	_ = b.Close()
+	return e
+}
