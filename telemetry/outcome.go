@@ -19,6 +19,14 @@ const (
 	Inbound                   // to our app
 )
 
+// String returns the label value of d.
+func (d Direction) String() string {
+	if d == Inbound {
+		return "inbound"
+	}
+	return "outbound"
+}
+
 // Outcome is what happened in one exchange, or one TCP connection. Strings are only valid during Record.
 type Outcome struct {
 	Series    *Series // counters of the route; nil: none was found (counted under service "")
@@ -47,4 +55,10 @@ type Outcome struct {
 	BytesIn   int64 // request body, or bytes from downstream
 	BytesOut  int64 // response body, or bytes to downstream
 	Upgraded  bool
+
+	// Ongoing marks a report on an exchange that is not over: a log line with the totals so far, and its bytes are
+	// counted; the final Record of the same Outcome value counts the rest.
+	Ongoing bool
+
+	countedIn, countedOut int64 // bytes that earlier reports counted
 }

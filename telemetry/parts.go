@@ -1,0 +1,318 @@
+package telemetry
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+const (
+	maxValues    = 32   // of a label that code chooses, such as the name of a limit
+	maxListeners = 1000 // listeners and discovery sources, each
+	whys         = 16   // room for resilience.Why
+)
+
+// counts are counters by one label whose values come from code. It is for rare events and refusals.
+type counts struct {
+	mu sync.RWMutex
+	m  map[string]*atomic.Uint64
+}
+
+func (c *counts) add(value string) {
+	c.mu.RLock()
+	n := c.m[value]
+	c.mu.RUnlock()
+	if n == nil {
+		n = c.make(label(value))
+	}
+	n.Add(1)
+}
+
+func (c *counts) make(value string) *atomic.Uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		c.m = map[string]*atomic.Uint64{}
+	}
+	if len(c.m) >= maxValues && c.m[value] == nil {
+		value = overflow
+	}
+	if c.m[value] == nil {
+		c.m[value] = new(atomic.Uint64)
+	}
+	return c.m[value]
+}
+
+func (c *counts) each(f func(value string, n uint64)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for v, n := range c.m {
+		f(v, n.Load())
+	}
+}
+
+// Upstream counts what happens towards the endpoints of one service, all of them together. Its methods may be called
+// by any goroutine.
+type Upstream struct {
+	service     string
+	open, idle  atomic.Int64
+	known       atomic.Int64 // endpoints, plus 1; 0: never told
+	usable      atomic.Int64
+	connects    atomic.Uint64
+	connectTime atomic.Uint64 // nanoseconds of successful connects
+	failures    [resilience.Reasons]atomic.Uint64
+	why         [whys]atomic.Uint64
+	body        atomic.Uint64 // replays given up because the body was too large to keep
+	ejections   counts
+	readmitted  atomic.Uint64
+	limits      counts
+}
+
+// UpstreamConn returns the handle of a service's connections, the same one for the same name.
+func (r *Recorder) UpstreamConn(service string) *Upstream {
+	return r.registry.service(service).upstream()
+}
+
+func (s *service) upstream() *Upstream {
+	if u := s.up.Load(); u != nil {
+		return u
+	}
+	s.up.CompareAndSwap(nil, &Upstream{service: s.name})
+	return s.up.Load()
+}
+
+// Opened counts a connection that was made, which took took.
+func (u *Upstream) Opened(took time.Duration) {
+	u.open.Add(1)
+	u.connects.Add(1)
+	u.connectTime.Add(uint64(max(took, 0)))
+}
+
+// Closed ends an Opened.
+func (u *Upstream) Closed() { u.open.Add(-1) }
+
+// Idle changes the number of open connections that wait for work by n.
+func (u *Upstream) Idle(n int) { u.idle.Add(int64(n)) }
+
+// Failed counts a connect that failed with ConnectFailed, ConnectTimeout or another reason.
+func (u *Upstream) Failed(reason resilience.Reason) {
+	if reason < resilience.Reasons {
+		u.failures[reason].Add(1)
+	}
+}
+
+// Endpoints sets how many endpoints the service has, and how many of them are usable.
+func (u *Upstream) Endpoints(known, usable int) {
+	u.usable.Store(int64(usable))
+	u.known.Store(int64(known) + 1)
+}
+
+// Decided counts a decision of the call plan to try again (WhyRetry, WhyStale) or not to (WhyBudget, WhyBody, …).
+func (u *Upstream) Decided(why resilience.Why) {
+	if why < whys {
+		u.why[why].Add(1)
+	}
+}
+
+// BodyTooLarge counts an exchange that lost its chance of a retry because its body was too large to keep.
+func (u *Upstream) BodyTooLarge() { u.body.Add(1) }
+
+// LimitRefused counts a request refused by the limit of that name.
+func (u *Upstream) LimitRefused(limit string) { u.limits.add(limit) }
+
+// Listener counts the downstream connections of one listener.
+type Listener struct {
+	dir     Direction
+	name    string
+	open    atomic.Int64
+	total   atomic.Uint64
+	refused counts
+}
+
+// Opened counts an accepted connection.
+func (l *Listener) Opened() {
+	l.open.Add(1)
+	l.total.Add(1)
+}
+
+// Closed ends an Opened.
+func (l *Listener) Closed() { l.open.Add(-1) }
+
+// Refused counts a connection that was refused by the limit of that name.
+func (l *Listener) Refused(limit string) { l.refused.add(limit) }
+
+// Source counts what one discovery source delivers.
+type Source struct {
+	name      string
+	updates   atomic.Uint64
+	failures  atomic.Uint64
+	failing   atomic.Bool
+	confirmed atomic.Int64 // Unix nanoseconds
+	rec       *Recorder
+}
+
+// Updated counts a change that the source delivered.
+func (s *Source) Updated() {
+	s.updates.Add(1)
+	s.Confirmed()
+}
+
+// Confirmed says that the source was heard, whether or not anything changed.
+func (s *Source) Confirmed() {
+	s.confirmed.Store(s.rec.now().UnixNano())
+	if s.failing.Swap(false) {
+		s.rec.events.Add(Event{Kind: EventDiscovery, Detail: "heard again: " + s.name, To: "ok"})
+	}
+}
+
+// Failed counts a failure to hear from the source. Only the first of a row is an event.
+func (s *Source) Failed(detail string) {
+	s.failures.Add(1)
+	if !s.failing.Swap(true) {
+		s.rec.events.Add(Event{Kind: EventDiscovery, Detail: s.name + ": " + detail, To: "failing"})
+	}
+}
+
+// parts are the counters of the process that belong to no series.
+type parts struct {
+	started    time.Time
+	mu         sync.Mutex
+	listeners  map[listenerKey]*Listener
+	sources    map[string]*Source
+	reloads    [2]atomic.Uint64 // failed, ok
+	reloadAt   [2]atomic.Int64  // Unix nanoseconds
+	reloadTook atomic.Int64     // nanoseconds of the last one
+	revision   atomic.Uint64
+	limits     counts
+}
+
+type listenerKey struct {
+	dir  Direction
+	name string
+}
+
+// Listener returns the handle of a listener's connections, the same one for the same name. Names come from configuration.
+func (r *Recorder) Listener(dir Direction, name string) *Listener {
+	p := &r.parts
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := listenerKey{dir & 1, label(name)}
+	if l := p.listeners[k]; l != nil {
+		return l
+	}
+	if len(p.listeners) >= maxListeners {
+		k.name = overflow
+		if l := p.listeners[k]; l != nil {
+			return l
+		}
+	}
+	if p.listeners == nil {
+		p.listeners = map[listenerKey]*Listener{}
+	}
+	l := &Listener{dir: k.dir, name: k.name}
+	p.listeners[k] = l
+	return l
+}
+
+// RetainListeners forgets the listeners for which live returns false.
+func (r *Recorder) RetainListeners(live func(dir Direction, name string) bool) {
+	p := &r.parts
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k := range p.listeners {
+		if k.name != overflow && !live(k.dir, k.name) {
+			delete(p.listeners, k)
+		}
+	}
+}
+
+// Source returns the handle of a discovery source, the same one for the same name. Names come from configuration.
+func (r *Recorder) Source(name string) *Source {
+	p := &r.parts
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name = label(name)
+	if s := p.sources[name]; s != nil {
+		return s
+	}
+	if len(p.sources) >= maxListeners {
+		name = overflow
+		if s := p.sources[name]; s != nil {
+			return s
+		}
+	}
+	if p.sources == nil {
+		p.sources = map[string]*Source{}
+	}
+	s := &Source{name: name, rec: r}
+	p.sources[name] = s
+	return s
+}
+
+// Reload counts an attempt to put a configuration into force, which took took; detail says what changed, or all errors.
+func (r *Recorder) Reload(ok bool, took time.Duration, detail string) {
+	i, to := 0, "failed"
+	if ok {
+		i, to = 1, "ok"
+	}
+	p := &r.parts
+	p.reloads[i].Add(1)
+	p.reloadAt[i].Store(r.now().UnixNano())
+	p.reloadTook.Store(int64(took))
+	r.events.Add(Event{Kind: EventReload, To: to, Detail: detail})
+}
+
+// Revision sets the hash of the configuration in force. Its low 48 bits are shown, which a float64 holds exactly.
+func (r *Recorder) Revision(hash uint64) { r.parts.revision.Store(hash & (1<<48 - 1)) }
+
+// LimitRefused counts a refusal by a limit of the whole process, such as "connections" or "header_bytes".
+func (r *Recorder) LimitRefused(limit string) { r.parts.limits.add(limit) }
+
+// Ejected tells that outlier detection took an endpoint out; why is a rule's name, such as "consecutive_failures".
+func (r *Recorder) Ejected(service, endpoint, why string) {
+	r.UpstreamConn(service).ejections.add(why)
+	r.events.Add(Event{Kind: EventEjected, Service: service, Endpoint: endpoint, Detail: why})
+}
+
+// Readmitted tells that an ejected endpoint is back.
+func (r *Recorder) Readmitted(service, endpoint string) {
+	r.UpstreamConn(service).readmitted.Add(1)
+	r.events.Add(Event{Kind: EventReadmitted, Service: service, Endpoint: endpoint})
+}
+
+// breaker states; the gauge shows these numbers.
+const (
+	breakerClosed = iota
+	breakerHalfOpen
+	breakerOpen
+	breakerOther
+	breakerStates
+)
+
+func breakerState(name string) int {
+	switch name {
+	case "closed":
+		return breakerClosed
+	case "half_open":
+		return breakerHalfOpen
+	case "open":
+		return breakerOpen
+	}
+	return breakerOther
+}
+
+func breakerName(state int) string {
+	return [...]string{"closed", "half_open", "open", "other"}[state]
+}
+
+// BreakerChanged tells that the circuit breaker of an outbound route (or with route "", service) changed between the
+// states "closed", "half_open" and "open".
+func (r *Recorder) BreakerChanged(service, route, from, to string) {
+	c := r.Series(Outbound, service, route).counters()
+	state := breakerState(to)
+	c.breaker.Store(int32(state) + 1)
+	c.breakerTo[state].Add(1)
+	r.events.Add(Event{Kind: EventBreaker, Service: service, Route: route, From: from, To: to})
+}
