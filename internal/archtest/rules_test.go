@@ -22,7 +22,7 @@ var layers = map[string]string{
 	"discovery/*":     "config discovery",
 	"xds":             "config discovery",
 
-	"proxy/pipeline": "snapshot route balance resilience telemetry",
+	"proxy/pipeline": "snapshot route balance resilience telemetry proxy/netio",
 	"proxy/upstream": "snapshot proxy/netio proxy/pipeline",
 	"proxy/h1":       "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/h2":       "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
