@@ -74,7 +74,7 @@ func New(o Options) (*Recorder, error) {
 	if err := r.SetAccessLog(o.AccessLog); err != nil {
 		return nil, err
 	}
-	r.prom = newRegistry(r, o.Version, o.Revision)
+	r.prom = newRegistry(r, o)
 	return r, nil
 }
 

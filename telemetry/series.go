@@ -306,6 +306,12 @@ func keep(s *Series, alive map[*service]bool, live func(service, route string) b
 	return s.route == "" && alive[s.svc] || live(s.svc.name, s.route)
 }
 
+func (g *registry) size() int {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.nSeries
+}
+
 // used returns the series that have counters.
 func (g *registry) used() []*Series {
 	g.mu.RLock()

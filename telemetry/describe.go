@@ -1,0 +1,97 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// descriptions are all metrics of ours. Labels are in the order of their names.
+type descriptions struct {
+	all []*prometheus.Desc
+
+	requests, inFlight, attempts, retries, replays  *prometheus.Desc
+	requestBytes, responseBytes                     *prometheus.Desc
+	tcpConns, tcpReceived, tcpSent                  *prometheus.Desc
+	breakerState, breakerChanges                    *prometheus.Desc
+	duration, quantile                              *prometheus.Desc
+	upOpen, upIdle, connects, connectSeconds        *prometheus.Desc
+	connectFailures, endpoints, decisions           *prometheus.Desc
+	bodyTooLarge, ejections, readmissions, limits   *prometheus.Desc
+	downOpen, downTotal, downRefused                *prometheus.Desc
+	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
+	updates, updateFailures, age, failing           *prometheus.Desc
+	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
+	series, seriesOverflow, build                   *prometheus.Desc
+}
+
+// add describes one metric.
+func (d *descriptions) add(name, help string, labels ...string) *prometheus.Desc {
+	desc := prometheus.NewDesc("sidecar_"+name, help, labels, nil)
+	d.all = append(d.all, desc)
+	return desc
+}
+
+func newDescriptions() *descriptions {
+	d := new(descriptions)
+	d.exchanges()
+	d.upstream()
+	d.process()
+	return d
+}
+
+func (d *descriptions) exchanges() {
+	route := []string{"direction", "route", "service"}
+	d.requests = d.add("requests_total", "HTTP exchanges that ended.",
+		"direction", "method", "reason", "route", "service", "status")
+	d.inFlight = d.add("requests_in_flight", "Exchanges and TCP connections under way.", route...)
+	d.attempts = d.add("attempts_total", "Tries at endpoints.", route...)
+	d.retries = d.add("retries_total", "Tries repeated by the retry policy.", route...)
+	d.replays = d.add("replays_total", "Tries repeated because the pooled connection was dead.", route...)
+	d.requestBytes = d.add("request_bytes_total", "Bytes of HTTP request bodies.", route...)
+	d.responseBytes = d.add("response_bytes_total", "Bytes of HTTP response bodies.", route...)
+	d.tcpConns = d.add("tcp_connections_total", "TCP connections that ended.", "direction", "reason", "route", "service")
+	d.tcpReceived = d.add("tcp_received_bytes_total", "Bytes received from downstream on TCP connections.", route...)
+	d.tcpSent = d.add("tcp_sent_bytes_total", "Bytes sent downstream on TCP connections.", route...)
+	d.breakerState = d.add("breaker_state", "Circuit breaker: 0 closed, 1 half open, 2 open.", "route", "service")
+	d.breakerChanges = d.add("breaker_changes_total", "Changes of a circuit breaker by new state.", "route", "service", "to")
+	d.duration = d.add("request_duration_seconds", "Time from the request's head to the end of the exchange; "+
+		"of upgraded connections, to the answer's head.", "direction", "service")
+	d.quantile = d.add("latency_quantile_seconds", "Quantiles of the same time over the last one to two minutes.",
+		"direction", "quantile", "service")
+}
+
+func (d *descriptions) upstream() {
+	d.upOpen = d.add("upstream_connections_open", "Connections to endpoints.", "service")
+	d.upIdle = d.add("upstream_connections_idle", "Connections to endpoints that wait for work.", "service")
+	d.connects = d.add("upstream_connects_total", "Connections to endpoints that were made.", "service")
+	d.connectSeconds = d.add("upstream_connect_seconds_total", "Time that successful connects took.", "service")
+	d.connectFailures = d.add("upstream_connect_failures_total", "Connects that failed.", "reason", "service")
+	d.endpoints = d.add("endpoints", "Endpoints that are known and that are usable.", "service", "state")
+	d.decisions = d.add("retry_decisions_total", "Decisions to try again or not to.", "service", "why")
+	d.bodyTooLarge = d.add("replay_body_too_large_total",
+		"Exchanges that could not be repeated because the body was too large to keep.", "service")
+	d.ejections = d.add("ejections_total", "Endpoints taken out by outlier detection, by rule.", "service", "why")
+	d.readmissions = d.add("readmissions_total", "Ejected endpoints that came back.", "service")
+	d.limits = d.add("limit_refusals_total", "Refusals by limit; service is empty for limits of the process.",
+		"limit", "service")
+}
+
+func (d *descriptions) process() {
+	d.downOpen = d.add("downstream_connections_open", "Accepted connections that are open.", "direction", "listener")
+	d.downTotal = d.add("downstream_connections_total", "Accepted connections.", "direction", "listener")
+	d.downRefused = d.add("downstream_connections_refused_total", "Connections refused by limit.",
+		"direction", "limit", "listener")
+	d.reloads = d.add("reloads_total", "Configurations put into force (ok) or refused (failed).", "result")
+	d.reloadTime = d.add("reload_timestamp_seconds", "Unix time of the last reload by result.", "result")
+	d.reloadSeconds = d.add("reload_duration_seconds", "Time that the last reload took.")
+	d.revision = d.add("config_revision_hash", "Low 48 bits of the hash of the configuration in force.")
+	d.updates = d.add("discovery_updates_total", "Changes that a discovery source delivered.", "source")
+	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "source")
+	d.age = d.add("discovery_age_seconds", "Time since a discovery source was last heard.", "source")
+	d.failing = d.add("discovery_failing", "1 while a discovery source cannot be heard.", "source")
+	d.logLines = d.add("access_log_lines_total", "Access log lines that were written.")
+	d.logDropped = d.add("access_log_dropped_total", "Access log lines dropped because the sink was slow or failed.")
+	d.logErrors = d.add("access_log_errors_total", "Failures to write or open the access log.")
+	d.events = d.add("events_total", "Events by kind.", "kind")
+	d.evLost = d.add("events_log_lost_total", "Events that were not logged because the logger was slow.")
+	d.series = d.add("series", "Series (direction, service, route) that are known.")
+	d.seriesOverflow = d.add("series_overflow_total", "Times that a name was folded into _overflow.")
+	d.build = d.add("build_info", "1, labelled with the build.", "goversion", "revision", "version")
+}

@@ -1,0 +1,232 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+// Bytes of a field that a line shows; the rest becomes "…".
+const (
+	capPath  = 2048
+	capLong  = 512
+	capName  = 255
+	capShort = 64
+)
+
+// line builds one log line. Both forms have the same fields in the same order.
+type line struct {
+	b    []byte
+	text bool
+}
+
+// appendLine appends the line of o, newline included, to b. Empty fields are left out.
+func appendLine(b []byte, o *Outcome, text bool) []byte {
+	l := line{b: b, text: text}
+	if !text {
+		l.b = append(l.b, '{')
+	}
+	l.name("time")
+	l.quote()
+	l.b = appendTime(l.b, o.Start.Add(o.Total))
+	l.quote()
+	l.str("direction", o.Direction.String(), capShort)
+	l.str("protocol", o.Protocol, capShort)
+	l.str("service", o.Service, capName)
+	l.str("route", o.Route, capName)
+	l.str("caller", o.Caller, capName)
+	l.str("method", o.Method, capShort)
+	l.str("host", o.Host, capName)
+	l.str("path", o.Path, capPath)
+	l.num("status", int64(logStatus(o)))
+	l.str("reason", reasonName(o.Reason), capShort)
+	l.str("detail", o.Detail, capLong)
+	l.num("attempts", int64(o.Attempts))
+	l.num("retries", int64(o.Retries))
+	l.num("replays", int64(o.Replays))
+	l.str("endpoint", o.Endpoint, capName)
+	l.ms("queue_ms", o.Queue)
+	l.ms("connect_ms", o.Connect)
+	l.ms("first_byte_ms", o.FirstByte)
+	l.ms("total_ms", o.Total)
+	l.num("bytes_in", o.BytesIn)
+	l.num("bytes_out", o.BytesOut)
+	l.str("request_id", o.RequestID, capName)
+	l.str("trace_id", o.TraceID, capShort)
+	l.yes("upgraded", o.Upgraded)
+	l.yes("ongoing", o.Ongoing)
+	if !text {
+		l.b = append(l.b, '}')
+	}
+	return append(l.b, '\n')
+}
+
+// logStatus is 499 for a caller who left before there was an answer.
+func logStatus(o *Outcome) int {
+	if o.Status == 0 && o.Reason == resilience.CallerGone && o.Protocol != "tcp" {
+		return 499
+	}
+	return o.Status
+}
+
+func reasonName(r resilience.Reason) string {
+	if r >= resilience.Reasons {
+		return "unknown"
+	}
+	return r.String()
+}
+
+// name starts a field.
+func (l *line) name(name string) {
+	switch {
+	case l.text:
+		if n := len(l.b); n > 0 {
+			l.b = append(l.b, ' ')
+		}
+		l.b = append(append(l.b, name...), '=')
+		return
+	case l.b[len(l.b)-1] != '{':
+		l.b = append(l.b, ',')
+	}
+	l.b = append(l.b, '"')
+	l.b = append(append(l.b, name...), '"', ':')
+}
+
+func (l *line) quote() {
+	if !l.text {
+		l.b = append(l.b, '"')
+	}
+}
+
+func (l *line) str(name, value string, limit int) {
+	if value == "" {
+		return
+	}
+	l.name(name)
+	l.b = appendQuoted(l.b, value, limit, l.text)
+}
+
+func (l *line) num(name string, v int64) {
+	if v != 0 {
+		l.name(name)
+		l.b = strconv.AppendInt(l.b, v, 10)
+	}
+}
+
+func (l *line) yes(name string, v bool) {
+	if v {
+		l.name(name)
+		l.b = append(l.b, "true"...)
+	}
+}
+
+// ms appends milliseconds with three decimals.
+func (l *line) ms(name string, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	l.name(name)
+	us := int64(d) / 1000
+	l.b = strconv.AppendInt(l.b, us/1000, 10)
+	us %= 1000
+	l.b = append(l.b, '.', byte('0'+us/100), byte('0'+us/10%10), byte('0'+us%10))
+}
+
+// appendTime appends t in UTC as RFC 3339 with milliseconds.
+func appendTime(b []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, sec := t.Clock()
+	ms := t.Nanosecond() / 1e6
+	if year < 0 || year > 9999 {
+		year = 0
+	}
+	b = append(b, byte('0'+year/1000), byte('0'+year/100%10), byte('0'+year/10%10), byte('0'+year%10), '-')
+	b = append(two(b, int(month)), '-')
+	b = append(two(b, day), 'T')
+	b = append(two(b, hour), ':')
+	b = append(two(b, minute), ':')
+	b = append(two(b, sec), '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
+	return append(b, 'Z')
+}
+
+func two(b []byte, v int) []byte { return append(b, byte('0'+v/10), byte('0'+v%10)) }
+
+// plain says that c needs no escape in JSON. Everything beyond ASCII is looked at more closely.
+func plain(c byte) bool { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' }
+
+// bare says that c needs no quotes in text.
+func bare(c byte) bool { return plain(c) && c != ' ' && c != '=' }
+
+// appendQuoted appends s as a JSON string; in text the quotes are left out where nothing calls for them. Control
+// characters, DEL, the C1 range, line separators and text direction marks are escaped, what is not UTF-8 becomes U+FFFD,
+// and what exceeds limit bytes "…".
+func appendQuoted(b []byte, s string, limit int, text bool) []byte {
+	short := len(s) <= limit
+	if !short {
+		s = cut(s, limit)
+	}
+	quotes := !text || !short
+	for i := 0; text && !quotes && i < len(s); i++ {
+		quotes = !bare(s[i])
+	}
+	if !quotes {
+		return append(b, s...)
+	}
+	b = append(b, '"')
+	b = appendEscaped(b, s)
+	if !short {
+		b = append(b, "…"...)
+	}
+	return append(b, '"')
+}
+
+// cut returns at most limit bytes of s and does not end inside a character.
+func cut(s string, limit int) string {
+	n := limit
+	for n > limit-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	if !utf8.RuneStart(s[n]) {
+		n = limit
+	}
+	return s[:n]
+}
+
+func appendEscaped(b []byte, s string) []byte {
+	for {
+		i := 0
+		for i < len(s) && plain(s[i]) {
+			i++
+		}
+		b = append(b, s[:i]...)
+		if i == len(s) {
+			return b
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		b = appendRune(b, r, s[i:i+n])
+		s = s[i+n:]
+	}
+}
+
+func appendRune(b []byte, r rune, raw string) []byte {
+	const hex = "0123456789abcdef"
+	switch {
+	case r == '"' || r == '\\':
+		return append(b, '\\', byte(r))
+	case r == '\n':
+		return append(b, '\\', 'n')
+	case r == '\r':
+		return append(b, '\\', 'r')
+	case r == '\t':
+		return append(b, '\\', 't')
+	case r == utf8.RuneError && len(raw) == 1:
+		return append(b, "\uFFFD"...)
+	case r < 0x20, r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e,
+		r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f, r == 0xfeff:
+		return append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+	}
+	return append(b, raw...)
+}
