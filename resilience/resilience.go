@@ -66,10 +66,12 @@ type Outcome struct {
 	Status int  // of the final response head; 0 without one
 	Sent   bool // any byte of the request left us
 	Reused bool // on a pooled connection that had served before, and no response byte had arrived
-	// Replayable says that the whole request is still at hand (no body, or all of it kept).
+	// Replayable says that the whole request is still at hand: no body, or none of it was consumed, or all of it is kept.
 	Replayable bool
 	// Untried says that a usable endpoint is left that this call has not tried.
 	Untried bool
+	// Broken says that the breaker of the call is open or half-open now: no retry by the policy (S-149).
+	Broken bool
 }
 
 // Failed reports whether outlier detection and breaker count o against the endpoint: connect, reset, timeout, protocol
@@ -86,12 +88,12 @@ func (o Outcome) Failed() bool {
 
 // Policy is the compiled plan of a route: immutable and shared by all its calls.
 type Policy struct {
-	Timeout     time.Duration // whole call until the response head
+	Timeout     time.Duration // whole call until the response head; 0: 15 s, since every call ends (S-140)
 	PerTry      time.Duration // one attempt; 0: only Timeout bounds it
 	Retries     int           // after the first attempt; 0 … 100
-	On          Conditions
-	BackoffBase time.Duration
-	BackoffMax  time.Duration
+	On          Conditions    // what is retried (S-142, S-143)
+	BackoffBase time.Duration // ceiling of the first wait before a retry; doubles with each; 0: no waiting
+	BackoffMax  time.Duration // bound of the ceiling; 0: none
 }
 
 // Conditions says which outcomes are retried.

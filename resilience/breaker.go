@@ -1,0 +1,286 @@
+package resilience
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// BreakerConfig is the breaker of a policy. A zero field has the default written beside it.
+type BreakerConfig struct {
+	ErrorThreshold float64       // share of failed calls, 0 … 1, at or above which it trips (S-152); 0.5
+	RequestVolume  int           // calls in the window below which it never trips; 20
+	Window         time.Duration // 10 s
+	Buckets        int           // of the window (S-153); 10
+	SleepWindow    time.Duration // how long it stays open before it probes; 5 s
+	HalfOpenProbes int           // calls let through when half-open; all must succeed; 1
+}
+
+func (c BreakerConfig) filled() BreakerConfig {
+	fill(&c.ErrorThreshold, 0.5)
+	fill(&c.RequestVolume, 20)
+	fill(&c.Window, 10*time.Second)
+	fill(&c.Buckets, 10)
+	fill(&c.SleepWindow, 5*time.Second)
+	fill(&c.HalfOpenProbes, 1)
+	return c
+}
+
+// fill sets a field that is not set. A negative one counts as not set.
+func fill[T int | float64 | time.Duration](field *T, byDefault T) {
+	if *field <= 0 {
+		*field = byDefault
+	}
+}
+
+// BreakerState is where a breaker stands (S-150).
+type BreakerState uint8
+
+// The states.
+const (
+	Closed   BreakerState = iota // calls go through and are counted
+	Open                         // calls are refused
+	HalfOpen                     // some calls go through to see
+)
+
+// String returns the name that operators see.
+func (s BreakerState) String() string { return [...]string{"closed", "open", "half_open"}[s] }
+
+// BreakerChange is a change of state, for an event and a metric: the one who gets it from Admit or Record tells it.
+type BreakerChange uint8
+
+// The changes.
+const (
+	Unchanged   BreakerChange = iota
+	Opened                    // closed → open: the failure rate reached the threshold
+	HalfOpened                // open → half-open: the sleep window is over
+	Reopened                  // half-open → open: a probe failed
+	ClosedAgain               // half-open → closed: all probes succeeded
+)
+
+// String returns the name that operators see.
+func (c BreakerChange) String() string {
+	return [...]string{"", "opened", "half_opened", "reopened", "closed"}[c]
+}
+
+// CallResult is what a breaker counts of one call (S-152). A caller who left and a service without endpoints are no
+// evidence: such a call is given back by Cancel.
+type CallResult uint8
+
+// The results.
+const (
+	CallOK       CallResult = iota
+	CallFailed              // connect, reset, protocol error, 5xx
+	CallTimedOut            // overall or per-try
+	CallRejected            // by our own concurrency limit ("thread rejected")
+)
+
+// String returns the name of the counter.
+func (r CallResult) String() string {
+	return [...]string{"success", "failure", "timeout", "rejected"}[r]
+}
+
+// ResultOf says how a breaker counts a call that ended with action a (Finish or Fail) after the outcome o of its last
+// attempt; ok is false if it does not.
+func ResultOf(a Action, o Outcome) (r CallResult, ok bool) {
+	if a.Verb == Finish {
+		if o.Failed() {
+			return CallFailed, true
+		}
+		return CallOK, true
+	}
+	switch a.Reason {
+	case Timeout, ConnectTimeout:
+		return CallTimedOut, true
+	case Overloaded, Concurrency:
+		return CallRejected, true
+	case ConnectFailed, UpstreamReset, UpstreamProtocol:
+		return CallFailed, true
+	}
+	return CallOK, false
+}
+
+// Ticket ties the report of a call to its admission. The zero Ticket is that of an ordinary call.
+type Ticket uint32
+
+// Admission is the verdict of a breaker about one call.
+type Admission struct {
+	OK     bool
+	Ticket Ticket        // for Record or Cancel; not zero for a probe of a half-open breaker
+	Until  time.Time     // not OK: when the verdict could change
+	Change BreakerChange // that this admission caused
+}
+
+// Breaker refuses calls to a service that fails, so that it gets time to recover (S-149 … S-153). It is shared by the
+// calls of a policy. A nil Breaker admits everything. Admit on a closed one is a single atomic load.
+type Breaker struct {
+	cfg       BreakerConfig
+	threshold uint64 // millionths
+
+	state atomic.Uint32 // a BreakerState; written with mu held
+
+	mu      sync.Mutex // guards what follows
+	win     window     // by CallResult; kept when it trips, as evidence, and clean when it closes
+	until   time.Time  // open: end of the sleep window; half-open: when probes that did not report are given up
+	episode Ticket     // counts half-open periods; never 0 in one
+	out     int        // probes on their way
+	good    int        // probes of this episode that succeeded
+}
+
+// NewBreaker returns a closed breaker.
+func NewBreaker(cfg BreakerConfig) *Breaker {
+	cfg = cfg.filled()
+	return &Breaker{cfg: cfg, threshold: millionths(cfg.ErrorThreshold)}
+}
+
+// Adopt returns prev where it has the same configuration, else b: a snapshot keeps the meters of the one before.
+func (b *Breaker) Adopt(prev *Breaker) *Breaker {
+	if b != nil && prev != nil && b.cfg == prev.cfg {
+		return prev
+	}
+	return b
+}
+
+// Admit asks whether a call may be made. A call that was admitted must be reported by Record or Cancel; a probe that
+// never is stops counting as on its way after one more sleep window.
+func (b *Breaker) Admit(now time.Time) Admission {
+	if b == nil || BreakerState(b.state.Load()) == Closed {
+		return Admission{OK: true}
+	}
+	return b.admitSlow(now)
+}
+
+func (b *Breaker) admitSlow(now time.Time) Admission {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var change BreakerChange
+	switch BreakerState(b.state.Load()) {
+	case Closed:
+		return Admission{OK: true}
+	case Open:
+		if now.Before(b.until) {
+			return Admission{Until: b.until}
+		}
+		if b.episode++; b.episode == 0 {
+			b.episode = 1
+		}
+		b.state.Store(uint32(HalfOpen))
+		b.out, b.good = 0, 0
+		change = HalfOpened
+	case HalfOpen:
+		if b.out > 0 && !now.Before(b.until) {
+			b.out = 0
+		}
+	}
+	if b.out+b.good >= b.cfg.HalfOpenProbes {
+		return Admission{Until: b.until, Change: change}
+	}
+	b.out++
+	b.until = now.Add(b.cfg.SleepWindow)
+	return Admission{OK: true, Ticket: b.episode, Change: change}
+}
+
+// Record reports how an admitted call ended, with the ticket of its admission. A call that our own limit rejected
+// before Admit was asked is reported with ticket 0. Calls that the breaker refused are not reported.
+func (b *Breaker) Record(now time.Time, t Ticket, r CallResult) BreakerChange {
+	if b == nil {
+		return Unchanged
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.advanceLocked(now)
+	b.win.add(int(r))
+	switch BreakerState(b.state.Load()) {
+	case Closed:
+		if t == 0 && b.tripsLocked() {
+			b.openLocked(now)
+			return Opened
+		}
+	case HalfOpen:
+		if t == b.episode {
+			return b.probedLocked(now, r)
+		}
+	}
+	return Unchanged
+}
+
+// Cancel gives back an admission that brought no evidence: the caller left, or the call was never made.
+func (b *Breaker) Cancel(_ time.Time, t Ticket) {
+	if b == nil || t == 0 {
+		return
+	}
+	b.mu.Lock()
+	if BreakerState(b.state.Load()) == HalfOpen && t == b.episode && b.out > 0 {
+		b.out--
+	}
+	b.mu.Unlock()
+}
+
+// State returns where b stands at now. An open breaker whose sleep window is over is half-open.
+func (b *Breaker) State(now time.Time) BreakerState {
+	if b == nil {
+		return Closed
+	}
+	s := BreakerState(b.state.Load())
+	if s != Open {
+		return s
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s = BreakerState(b.state.Load())
+	if s == Open && !now.Before(b.until) {
+		return HalfOpen
+	}
+	return s
+}
+
+// BreakerCounts is the window of a breaker, for metrics and the admin page.
+type BreakerCounts struct{ OK, Failed, TimedOut, Rejected uint32 }
+
+// Counts returns the sums of the window at now.
+func (b *Breaker) Counts(now time.Time) BreakerCounts {
+	if b == nil {
+		return BreakerCounts{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.advanceLocked(now)
+	s := &b.win.sum
+	return BreakerCounts{OK: s[CallOK], Failed: s[CallFailed], TimedOut: s[CallTimedOut], Rejected: s[CallRejected]}
+}
+
+func (b *Breaker) advanceLocked(now time.Time) {
+	if b.win.ring == nil {
+		b.win.start(now, b.cfg.Buckets, max(1, b.cfg.Window/time.Duration(b.cfg.Buckets)))
+	}
+	b.win.advance(now)
+}
+
+// tripsLocked: (failed + timed out + rejected) / all ≥ threshold, in a window with enough calls (S-153).
+func (b *Breaker) tripsLocked() bool {
+	all := b.win.sum.total()
+	bad := all - uint64(b.win.sum[CallOK])
+	return bad > 0 && all >= uint64(b.cfg.RequestVolume) && bad*million >= b.threshold*all
+}
+
+func (b *Breaker) openLocked(now time.Time) {
+	b.state.Store(uint32(Open))
+	b.until = now.Add(b.cfg.SleepWindow)
+}
+
+func (b *Breaker) probedLocked(now time.Time, r CallResult) BreakerChange {
+	b.out = max(0, b.out-1)
+	switch r {
+	case CallRejected: // our own limit: says nothing about the service
+		return Unchanged
+	case CallOK:
+		if b.good++; b.good < b.cfg.HalfOpenProbes {
+			return Unchanged
+		}
+		b.win.clear()
+		b.state.Store(uint32(Closed))
+		return ClosedAgain
+	}
+	b.openLocked(now)
+	return Reopened
+}

@@ -1,0 +1,151 @@
+package resilience
+
+import (
+	"sync"
+	"time"
+)
+
+// healthBuckets is how many buckets the window of an endpoint has.
+const healthBuckets = 10
+
+// The kinds of event of an endpoint's window.
+const (
+	attemptsOK = iota
+	attemptsFailed
+	attemptsTimedOut
+)
+
+// EndpointHealth is what outlier detection remembers of one endpoint. It belongs to the endpoint's identity and outlives
+// configurations; the ejected bit that balancers read is not here. The zero value is a healthy endpoint.
+type EndpointHealth struct {
+	// Address is for the owner, to know whom an Outlier speaks of. It does not change.
+	Address string
+
+	mu          sync.Mutex
+	win         window // guarded by mu, as all down to ejections
+	consecutive int    // failures since the last success
+	calm        time.Time
+	ejections   int // how often it was ejected, less one for each calm eject_for
+
+	// Written with both mu and the Outlier's lock held, read with either.
+	ejected   bool
+	reason    EjectReason
+	until     time.Time // not readmitted before
+	nextProbe time.Time
+}
+
+// HealthState is the health of an endpoint, for the admin page and explain.
+type HealthState struct {
+	Ejected     bool
+	Reason      EjectReason // of the ejection in force
+	Until       time.Time   // not readmitted before
+	Ejections   int         // the number that the next ejection adds one to
+	Consecutive int         // failures since the last success
+}
+
+// State returns the health of h.
+func (h *EndpointHealth) State() HealthState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return HealthState{
+		Ejected: h.ejected, Reason: h.reason, Until: h.until, Ejections: h.ejections, Consecutive: h.consecutive,
+	}
+}
+
+// record counts o and says why h should be ejected, if it should.
+func (h *EndpointHealth) record(now time.Time, cfg *OutlierConfig, o Outcome) EjectReason {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ejected { // an attempt from before, or panic routing: counters start clean after the return
+		return EjectNone
+	}
+	if h.win.ring == nil {
+		h.win.start(now, healthBuckets, max(1, cfg.Window/healthBuckets))
+	}
+	h.win.advance(now)
+	if !o.Failed() {
+		h.win.add(attemptsOK)
+		h.consecutive = 0
+		return EjectNone
+	}
+	h.settleLocked(now, cfg)
+	h.calm = now
+	h.consecutive++
+	if o.Kind == TimedOut || o.Kind == ConnectTimed {
+		h.win.add(attemptsTimedOut)
+	} else {
+		h.win.add(attemptsFailed)
+	}
+	return h.verdictLocked(cfg)
+}
+
+func (h *EndpointHealth) verdictLocked(cfg *OutlierConfig) EjectReason {
+	if h.consecutive >= cfg.ConsecutiveFailures {
+		return EjectConsecutive
+	}
+	all := h.win.sum.total()
+	if all < uint64(cfg.RequestVolume) {
+		return EjectNone
+	}
+	timeouts := uint64(h.win.sum[attemptsTimedOut])
+	failures := timeouts + uint64(h.win.sum[attemptsFailed])
+	switch {
+	case timeouts > 0 && timeouts*million >= millionths(cfg.TimeoutRatio)*all:
+		return EjectTimeoutRatio
+	case failures > 0 && failures*million >= millionths(cfg.ErrorRatio)*all:
+		return EjectErrorRatio
+	}
+	return EjectNone
+}
+
+// settleLocked takes one off the number of ejections for each eject_for without failure.
+func (h *EndpointHealth) settleLocked(now time.Time, cfg *OutlierConfig) {
+	if quiet := now.Sub(h.calm); h.ejections > 0 && quiet >= cfg.EjectFor {
+		n := int(quiet / cfg.EjectFor)
+		h.ejections = max(0, h.ejections-n)
+		h.calm = h.calm.Add(time.Duration(n) * cfg.EjectFor)
+	}
+}
+
+// eject marks h ejected unless it is so, or was found well meanwhile. The Outlier's lock is held.
+func (h *EndpointHealth) eject(now time.Time, cfg *OutlierConfig) (reason EjectReason, until time.Time, times int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ejected {
+		return EjectNone, time.Time{}, 0
+	}
+	reason = h.verdictLocked(cfg)
+	if reason == EjectNone {
+		return EjectNone, time.Time{}, 0
+	}
+	h.settleLocked(now, cfg)
+	h.ejections++
+	// The number stops counting where it no longer prolongs: after a long illness it must not take days to forget.
+	h.ejections = min(h.ejections, max(1, int((cfg.EjectMax+cfg.EjectFor-1)/cfg.EjectFor)))
+	h.ejected, h.reason = true, reason
+	h.until = now.Add(min(cfg.EjectFor*time.Duration(h.ejections), cfg.EjectMax))
+	h.nextProbe = h.until
+	return reason, h.until, h.ejections
+}
+
+// readmit clears all but the number of ejections. The Outlier's lock is held.
+func (h *EndpointHealth) readmit(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ejected, h.reason = false, EjectNone
+	h.until, h.nextProbe = time.Time{}, time.Time{}
+	h.consecutive = 0
+	h.win.clear()
+	h.calm = now
+}
+
+// due reports whether h must be probed now, and if so that the next time is one interval later; next is that time.
+func (h *EndpointHealth) due(now time.Time, interval time.Duration) (due bool, next time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Before(h.nextProbe) {
+		return false, h.nextProbe
+	}
+	h.nextProbe = now.Add(interval)
+	return true, h.nextProbe
+}

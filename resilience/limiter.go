@@ -1,0 +1,303 @@
+package resilience
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limit names the bound that refused a call, as the configuration writes it.
+type Limit uint8
+
+// The limits.
+const (
+	NoLimit          Limit = iota
+	LimitConcurrency       // admit: so many calls run at once
+	LimitQueue             // admit: so many wait
+	LimitQueueWait         // admit: for so long
+	LimitInFlight          // limit: so many calls to a service run at once
+	LimitWaiting           // limit: so many wait, until their deadline
+	LimitConnections       // limit: so many connections to an endpoint
+)
+
+// String returns the path of l in the configuration.
+func (l Limit) String() string {
+	return [...]string{
+		"", "admit.concurrency", "admit.queue.size", "admit.queue.wait", "limit.in_flight", "limit.waiting",
+		"limit.connections",
+	}[l]
+}
+
+// Reason returns what the local answer says: concurrency for admit, overloaded for limit.
+func (l Limit) Reason() Reason {
+	switch l {
+	case NoLimit:
+		return None
+	case LimitConcurrency, LimitQueue, LimitQueueWait:
+		return Concurrency
+	}
+	return Overloaded
+}
+
+// LimiterConfig bounds what runs at once and what waits for it.
+type LimiterConfig struct {
+	Max     int           // running at once; 0: no bound
+	Waiting int           // in the queue; 0: nobody waits
+	Wait    time.Duration // of one entry; 0: until its deadline
+	Name    Limit         // LimitConcurrency, LimitInFlight or LimitConnections: what Max is
+}
+
+// PassVerdict is the answer of a Limiter.
+type PassVerdict uint8
+
+// The verdicts.
+const (
+	Admitted PassVerdict = iota // go; Release when done
+	Queue                       // Acquire: no room, Enqueue may help; Enqueue: wait until Pass.Until
+	Turned                      // refused because of Pass.Limit
+)
+
+// String returns the name of v in logs and scripts.
+func (v PassVerdict) String() string { return [...]string{"admitted", "queue", "refused"}[v] }
+
+// Pass is the decision of a Limiter.
+type Pass struct {
+	Verdict PassVerdict
+	Limit   Limit     // Turned: by which limit; Limit.Reason says what the caller is told
+	Until   time.Time // Queue from Enqueue: when Leave must be called if nobody woke the waiter
+}
+
+// Waiter is one entry of a Limiter's queue. Its owner sets Wake once and may use it again after it was granted or left.
+type Waiter struct {
+	// Wake is called by whoever gets the waiter from Release or Grant. It must not block. The call may come late, after
+	// the owner left and waits again, so on waking the owner asks Granted and goes on waiting if not.
+	Wake func()
+
+	until      time.Time
+	prev, next *Waiter // prev of the first is the last
+	state      waiterState
+}
+
+type waiterState uint8
+
+const (
+	waiterIdle waiterState = iota
+	waiterQueued
+	waiterGranted
+	waiterExpired
+)
+
+// Limiter lets at most Max calls run at once; later ones wait in order of arrival. It parks nobody: the engine does, and
+// wakes the waiters that Release returns. It is shared; a nil Limiter admits everything. Acquire with room and Release
+// with an empty queue are one atomic operation each.
+type Limiter struct {
+	cfg LimiterConfig
+	s   *limiterState // shared with the limiters that this one was adopted from and by
+}
+
+type limiterState struct {
+	n atomic.Uint64 // low half: running; high half: waiting, changed only with mu held
+
+	mu    sync.Mutex
+	first *Waiter // guarded by mu, as the queue's waiters
+}
+
+const oneWaiting = 1 << 32
+
+func running(n uint64) uint64 { return n & (oneWaiting - 1) }
+
+// NewLimiter returns a limiter where nothing runs.
+func NewLimiter(cfg LimiterConfig) *Limiter {
+	return &Limiter{cfg: cfg, s: new(limiterState)}
+}
+
+// Adopt returns a limiter with the configuration of l that goes on with what runs and waits in prev. After a rise of Max
+// the engine calls Grant until it returns nil.
+func (l *Limiter) Adopt(prev *Limiter) *Limiter {
+	switch {
+	case l == nil || prev == nil:
+		return l
+	case l.cfg == prev.cfg:
+		return prev
+	}
+	return &Limiter{cfg: l.cfg, s: prev.s}
+}
+
+// room reports whether one more may run when n do, not regarding who waits.
+func (l *Limiter) room(n uint64) bool { return l.cfg.Max <= 0 || running(n) < uint64(l.cfg.Max) }
+
+// Acquire asks for a place. Newcomers never overtake waiters.
+func (l *Limiter) Acquire() Pass {
+	if l == nil {
+		return Pass{}
+	}
+	for {
+		n := l.s.n.Load()
+		if n >= oneWaiting || !l.room(n) {
+			break
+		}
+		if l.s.n.CompareAndSwap(n, n+1) {
+			return Pass{}
+		}
+	}
+	if l.cfg.Waiting <= 0 {
+		return Pass{Verdict: Turned, Limit: l.cfg.Name}
+	}
+	return Pass{Verdict: Queue}
+}
+
+// Enqueue lets w wait, after Acquire said Queue, at most until the deadline of its call (zero: none). The verdict is
+// Admitted if there is room by now, Turned if the queue is full.
+func (l *Limiter) Enqueue(now, deadline time.Time, w *Waiter) Pass {
+	if l == nil {
+		return Pass{}
+	}
+	until := deadline
+	if l.cfg.Wait > 0 && (deadline.IsZero() || now.Add(l.cfg.Wait).Before(deadline)) {
+		until = now.Add(l.cfg.Wait)
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.expireLocked(now)
+	for {
+		n := l.s.n.Load()
+		switch {
+		case n < oneWaiting && l.room(n):
+			if l.s.n.CompareAndSwap(n, n+1) {
+				return Pass{}
+			}
+		case n/oneWaiting >= uint64(max(0, l.cfg.Waiting)):
+			return Pass{Verdict: Turned, Limit: l.queueLimit()}
+		case !until.IsZero() && !now.Before(until):
+			return Pass{Verdict: Turned, Limit: l.waitLimit()}
+		default:
+			if l.s.n.CompareAndSwap(n, n+oneWaiting) {
+				w.until = until
+				l.s.pushLocked(w)
+				return Pass{Verdict: Queue, Until: until}
+			}
+		}
+	}
+}
+
+// Release gives a place back. A waiter it returns has the place now: the caller calls its Wake.
+func (l *Limiter) Release(now time.Time) *Waiter {
+	if l == nil {
+		return nil
+	}
+	n := l.s.n.Add(^uint64(0))
+	if running(n) == oneWaiting-1 {
+		panic("resilience: Limiter.Release without Acquire")
+	}
+	if n < oneWaiting {
+		return nil
+	}
+	return l.Grant(now)
+}
+
+// Grant lets the first waiter run that is not over its time, if there is room, and returns it.
+func (l *Limiter) Grant(now time.Time) *Waiter {
+	if l == nil || l.s.n.Load() < oneWaiting {
+		return nil
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.expireLocked(now)
+	for l.s.first != nil {
+		n := l.s.n.Load()
+		if !l.room(n) {
+			return nil
+		}
+		if l.s.n.CompareAndSwap(n, n+1-oneWaiting) {
+			w := l.s.first
+			l.s.unlinkLocked(w, waiterGranted)
+			return w
+		}
+	}
+	return nil
+}
+
+// Leave takes w out of the queue: its time is over or its caller left. If it was granted a place meanwhile, granted is
+// true and the owner has it: to use, or to Release. Otherwise the pass says why it was refused.
+func (l *Limiter) Leave(w *Waiter) (refused Pass, granted bool) {
+	if l == nil {
+		return Pass{}, true
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if w.state == waiterGranted {
+		w.state = waiterIdle
+		return Pass{}, true
+	}
+	if w.state == waiterQueued {
+		l.s.n.Add(^uint64(oneWaiting - 1))
+		l.s.unlinkLocked(w, waiterIdle)
+	}
+	w.state = waiterIdle
+	return Pass{Verdict: Turned, Limit: l.waitLimit()}, false
+}
+
+// Granted reports whether w, woken, has a place.
+func (l *Limiter) Granted(w *Waiter) bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return w.state == waiterGranted
+}
+
+// InUse returns how many run and how many wait.
+func (l *Limiter) InUse() (runs, waits int) {
+	if l == nil {
+		return 0, 0
+	}
+	n := l.s.n.Load()
+	return int(running(n)), int(n / oneWaiting)
+}
+
+func (l *Limiter) queueLimit() Limit {
+	if l.cfg.Name == LimitConcurrency {
+		return LimitQueue
+	}
+	return LimitWaiting
+}
+
+func (l *Limiter) waitLimit() Limit {
+	if l.cfg.Name == LimitConcurrency {
+		return LimitQueueWait
+	}
+	return l.cfg.Name
+}
+
+// expireLocked drops waiters at the head that are over their time: they are never admitted.
+func (s *limiterState) expireLocked(now time.Time) {
+	for w := s.first; w != nil && !w.until.IsZero() && !now.Before(w.until); w = s.first {
+		s.n.Add(^uint64(oneWaiting - 1))
+		s.unlinkLocked(w, waiterExpired)
+	}
+}
+
+func (s *limiterState) pushLocked(w *Waiter) {
+	w.state, w.next = waiterQueued, nil
+	if s.first == nil {
+		s.first, w.prev = w, w
+		return
+	}
+	last := s.first.prev
+	last.next, w.prev, s.first.prev = w, last, w
+}
+
+func (s *limiterState) unlinkLocked(w *Waiter, state waiterState) {
+	switch {
+	case s.first == w:
+		if s.first = w.next; s.first != nil {
+			s.first.prev = w.prev
+		}
+	default:
+		w.prev.next = w.next
+		if w.next != nil {
+			w.next.prev = w.prev
+		} else {
+			s.first.prev = w.prev
+		}
+	}
+	w.prev, w.next, w.state = nil, nil, state
+}
