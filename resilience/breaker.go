@@ -100,13 +100,16 @@ func ResultOf(a Action, o Outcome) (r CallResult, ok bool) {
 	return CallOK, false
 }
 
-// Ticket ties the report of a call to its admission. The zero Ticket is that of an ordinary call.
+// Ticket ties the report of a call to its admission, so that a call that began before a change of state does not count
+// after it: calls that hung while a breaker was open must not trip it again when it has just closed. The zero Ticket is
+// that of a call which was refused before the breaker was asked.
 type Ticket uint32
 
 // Admission is the verdict of a breaker about one call.
 type Admission struct {
 	OK     bool
-	Ticket Ticket        // for Record or Cancel; not zero for a probe of a half-open breaker
+	Probe  bool          // OK, and the breaker is half-open: this call decides (S-150)
+	Ticket Ticket        // OK: for Record, Done or Cancel
 	Until  time.Time     // not OK: when the verdict could change
 	Change BreakerChange // that this admission caused
 }
@@ -117,20 +120,27 @@ type Breaker struct {
 	cfg       BreakerConfig
 	threshold uint64 // millionths
 
-	state atomic.Uint32 // a BreakerState; written with mu held
+	// A BreakerState in the low bits, above them the number of changes so far; written with mu held. Tickets are its
+	// values.
+	word atomic.Uint32
 
-	mu      sync.Mutex // guards what follows
-	win     window     // by CallResult; kept when it trips, as evidence, and clean when it closes
-	until   time.Time  // open: end of the sleep window; half-open: when probes that did not report are given up
-	episode Ticket     // counts half-open periods; never 0 in one
-	out     int        // probes on their way
-	good    int        // probes of this episode that succeeded
+	mu    sync.Mutex // guards what follows
+	win   window     // by CallResult; kept when it trips, as evidence, and clean when it closes
+	until time.Time  // open: end of the sleep window; half-open: when probes that did not report are given up
+	out   int        // probes on their way
+	good  int        // probes of this half-open period that succeeded
 }
+
+const stateBits = 2
+
+func stateOf(word uint32) BreakerState { return BreakerState(word & (1<<stateBits - 1)) }
 
 // NewBreaker returns a closed breaker.
 func NewBreaker(cfg BreakerConfig) *Breaker {
 	cfg = cfg.filled()
-	return &Breaker{cfg: cfg, threshold: millionths(cfg.ErrorThreshold)}
+	b := &Breaker{cfg: cfg, threshold: millionths(cfg.ErrorThreshold)}
+	b.word.Store(1 << stateBits) // no ticket is 0
+	return b
 }
 
 // Adopt returns prev where it has the same configuration, else b: a snapshot keeps the meters of the one before.
@@ -141,11 +151,14 @@ func (b *Breaker) Adopt(prev *Breaker) *Breaker {
 	return b
 }
 
-// Admit asks whether a call may be made. A call that was admitted must be reported by Record or Cancel; a probe that
-// never is stops counting as on its way after one more sleep window.
+// Admit asks whether a call may be made. A call that was admitted is reported by Done, Record or Cancel; a probe that
+// never is stops counting as on its way after one more sleep window, so that it cannot keep the breaker half-open.
 func (b *Breaker) Admit(now time.Time) Admission {
-	if b == nil || BreakerState(b.state.Load()) == Closed {
+	if b == nil {
 		return Admission{OK: true}
+	}
+	if w := b.word.Load(); stateOf(w) == Closed {
+		return Admission{OK: true, Ticket: Ticket(w)}
 	}
 	return b.admitSlow(now)
 }
@@ -154,17 +167,14 @@ func (b *Breaker) admitSlow(now time.Time) Admission {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var change BreakerChange
-	switch BreakerState(b.state.Load()) {
+	switch stateOf(b.word.Load()) {
 	case Closed:
-		return Admission{OK: true}
+		return Admission{OK: true, Ticket: Ticket(b.word.Load())}
 	case Open:
 		if now.Before(b.until) {
 			return Admission{Until: b.until}
 		}
-		if b.episode++; b.episode == 0 {
-			b.episode = 1
-		}
-		b.state.Store(uint32(HalfOpen))
+		b.enterLocked(HalfOpen)
 		b.out, b.good = 0, 0
 		change = HalfOpened
 	case HalfOpen:
@@ -173,31 +183,50 @@ func (b *Breaker) admitSlow(now time.Time) Admission {
 		}
 	}
 	if b.out+b.good >= b.cfg.HalfOpenProbes {
-		return Admission{Until: b.until, Change: change}
+		return Admission{Until: b.until}
 	}
 	b.out++
 	b.until = now.Add(b.cfg.SleepWindow)
-	return Admission{OK: true, Ticket: b.episode, Change: change}
+	return Admission{OK: true, Probe: true, Ticket: Ticket(b.word.Load()), Change: change}
+}
+
+// Done reports how an admitted call ended: with action a (Finish or Fail) after the outcome o of its last attempt. It is
+// Record or Cancel, as ResultOf says.
+func (b *Breaker) Done(now time.Time, t Ticket, a Action, o Outcome) BreakerChange {
+	if r, ok := ResultOf(a, o); ok {
+		return b.Record(now, t, r)
+	}
+	b.Cancel(now, t)
+	return Unchanged
 }
 
 // Record reports how an admitted call ended, with the ticket of its admission. A call that our own limit rejected
-// before Admit was asked is reported with ticket 0. Calls that the breaker refused are not reported.
+// before Admit was asked is reported as CallRejected with ticket 0. Calls that the breaker refused are not reported.
 func (b *Breaker) Record(now time.Time, t Ticket, r CallResult) BreakerChange {
 	if b == nil {
 		return Unchanged
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.advanceLocked(now)
-	b.win.add(int(r))
-	switch BreakerState(b.state.Load()) {
+	change := b.recordLocked(now, t, r)
+	b.mu.Unlock()
+	return change
+}
+
+func (b *Breaker) recordLocked(now time.Time, t Ticket, r CallResult) BreakerChange {
+	w := b.word.Load()
+	if t != Ticket(w) && t != 0 {
+		return Unchanged
+	}
+	switch stateOf(w) {
 	case Closed:
-		if t == 0 && b.tripsLocked() {
+		b.advanceLocked(now)
+		b.win.add(int(r))
+		if b.tripsLocked() {
 			b.openLocked(now)
 			return Opened
 		}
 	case HalfOpen:
-		if t == b.episode {
+		if t != 0 {
 			return b.probedLocked(now, r)
 		}
 	}
@@ -206,12 +235,12 @@ func (b *Breaker) Record(now time.Time, t Ticket, r CallResult) BreakerChange {
 
 // Cancel gives back an admission that brought no evidence: the caller left, or the call was never made.
 func (b *Breaker) Cancel(_ time.Time, t Ticket) {
-	if b == nil || t == 0 {
+	if b == nil || stateOf(uint32(t)) != HalfOpen {
 		return
 	}
 	b.mu.Lock()
-	if BreakerState(b.state.Load()) == HalfOpen && t == b.episode && b.out > 0 {
-		b.out--
+	if t == Ticket(b.word.Load()) {
+		b.out = max(0, b.out-1)
 	}
 	b.mu.Unlock()
 }
@@ -221,13 +250,13 @@ func (b *Breaker) State(now time.Time) BreakerState {
 	if b == nil {
 		return Closed
 	}
-	s := BreakerState(b.state.Load())
+	s := stateOf(b.word.Load())
 	if s != Open {
 		return s
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s = BreakerState(b.state.Load())
+	s = stateOf(b.word.Load())
 	if s == Open && !now.Before(b.until) {
 		return HalfOpen
 	}
@@ -263,8 +292,13 @@ func (b *Breaker) tripsLocked() bool {
 	return bad > 0 && all >= uint64(b.cfg.RequestVolume) && bad*million >= b.threshold*all
 }
 
+// enterLocked changes the state, which makes the tickets given so far void.
+func (b *Breaker) enterLocked(s BreakerState) {
+	b.word.Store((b.word.Load()>>stateBits+1)<<stateBits | uint32(s))
+}
+
 func (b *Breaker) openLocked(now time.Time) {
-	b.state.Store(uint32(Open))
+	b.enterLocked(Open)
 	b.until = now.Add(b.cfg.SleepWindow)
 }
 
@@ -278,7 +312,7 @@ func (b *Breaker) probedLocked(now time.Time, r CallResult) BreakerChange {
 			return Unchanged
 		}
 		b.win.clear()
-		b.state.Store(uint32(Closed))
+		b.enterLocked(Closed)
 		return ClosedAgain
 	}
 	b.openLocked(now)

@@ -8,6 +8,9 @@ import (
 // defaultTimeout bounds a call whose policy has no timeout: there is no endless call (S-140).
 const defaultTimeout = 15 * time.Second
 
+// longest bounds a call so that sums of durations do not overflow.
+const longest = time.Duration(1) << 60
+
 // Facts is what a Call must know of its request.
 type Facts struct {
 	Idempotent bool      // by the policy or the HTTP verb: may be repeated though it was sent (S-143)
@@ -59,6 +62,7 @@ func (c *Call) Start(p *Policy, b *Budget, now time.Time, f Facts) Action {
 	if c.deadline <= 0 {
 		c.deadline = defaultTimeout
 	}
+	c.deadline = min(c.deadline, longest)
 	if !f.Deadline.IsZero() {
 		c.deadline = min(c.deadline, f.Deadline.Sub(now))
 	}
@@ -121,7 +125,7 @@ func (c *Call) decide(now time.Time, slot int, avoid uint8, o Outcome) Action {
 	var delay time.Duration
 	if why == WhyNone {
 		delay = c.delay(o.Untried)
-		if at+delay >= c.deadline {
+		if delay >= c.deadline-at {
 			why = WhyDeadline
 		} else if !c.budget.Take(now) {
 			why = WhyBudget
@@ -181,7 +185,7 @@ func (c *Call) delay(untried bool) time.Duration {
 		ceiling = min(ceiling, c.p.BackoffMax)
 	}
 	c.backoffs++
-	hi, _ := bits.Mul64(c.random(), uint64(ceiling)+1)
+	hi, _ := bits.Mul64(c.random(), uint64(ceiling)+1) // scales 2⁶⁴ values down to 0 … ceiling
 	return time.Duration(hi)
 }
 
@@ -264,8 +268,8 @@ func (c *Call) running(slot int) bool { return slot >= 0 && slot < MaxSlots && c
 func (c *Call) try(at time.Duration, why Why, avoid uint8) Action {
 	slot := bits.TrailingZeros8(^(c.live | avoid))
 	end := c.deadline
-	if c.p.PerTry > 0 {
-		end = min(end, at+c.p.PerTry)
+	if c.p.PerTry > 0 && c.p.PerTry < c.deadline-at {
+		end = at + c.p.PerTry
 	}
 	c.live |= 1 << slot
 	c.ends[slot] = end

@@ -39,17 +39,8 @@ type HealthState struct {
 	Ejected     bool
 	Reason      EjectReason // of the ejection in force
 	Until       time.Time   // not readmitted before
-	Ejections   int         // the number that the next ejection adds one to
+	Ejections   int         // the number that the next ejection adds one to; falls with time
 	Consecutive int         // failures since the last success
-}
-
-// State returns the health of h.
-func (h *EndpointHealth) State() HealthState {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return HealthState{
-		Ejected: h.ejected, Reason: h.reason, Until: h.until, Ejections: h.ejections, Consecutive: h.consecutive,
-	}
 }
 
 // record counts o and says why h should be ejected, if it should.

@@ -140,8 +140,11 @@ func (l *Limiter) Acquire() Pass {
 			return Pass{}
 		}
 	}
-	if l.cfg.Waiting <= 0 {
+	switch {
+	case l.cfg.Waiting <= 0:
 		return Pass{Verdict: Turned, Limit: l.cfg.Name}
+	case l.s.n.Load()/oneWaiting >= uint64(l.cfg.Waiting): // a flood is refused without a lock
+		return Pass{Verdict: Turned, Limit: l.queueLimit()}
 	}
 	return Pass{Verdict: Queue}
 }
@@ -166,7 +169,7 @@ func (l *Limiter) Enqueue(now, deadline time.Time, w *Waiter) Pass {
 			if l.s.n.CompareAndSwap(n, n+1) {
 				return Pass{}
 			}
-		case n/oneWaiting >= uint64(max(0, l.cfg.Waiting)):
+		case n/oneWaiting >= uint64(max(l.cfg.Waiting, 0)):
 			return Pass{Verdict: Turned, Limit: l.queueLimit()}
 		case !until.IsZero() && !now.Before(until):
 			return Pass{Verdict: Turned, Limit: l.waitLimit()}

@@ -202,6 +202,18 @@ func (o *Outlier) Forget(now time.Time, h *EndpointHealth) {
 	}
 }
 
+// State returns the health of h at now.
+func (o *Outlier) State(now time.Time, h *EndpointHealth) HealthState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o != nil && !h.ejected {
+		h.settleLocked(now, &o.cfg)
+	}
+	return HealthState{
+		Ejected: h.ejected, Reason: h.reason, Until: h.until, Ejections: h.ejections, Consecutive: h.consecutive,
+	}
+}
+
 // Ejected returns how many endpoints are out.
 func (o *Outlier) Ejected() int {
 	if o == nil {
