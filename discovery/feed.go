@@ -1,0 +1,135 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+)
+
+// A source that returns early is run again after a pause between these two.
+const (
+	minRestart = time.Second
+	maxRestart = 30 * time.Second
+)
+
+// resolverKey is the feed that resolves names when no DNS registry is configured; no registry has an empty name.
+const resolverKey = ""
+
+// known is what one source last said about one name.
+type known struct {
+	list     []*config.Endpoint // sorted by address, each once; the last good answer
+	answered bool
+	stale    bool // the last attempt failed
+	since    time.Time
+	err      string
+}
+
+// feed is one source in the merger's care.
+type feed struct {
+	// Set when it is made, then read-only.
+	key    string
+	name   string // for observers
+	reg    *config.Registry
+	source Source
+	stop   context.CancelFunc // nil until started
+
+	// Owned by the merger's goroutine.
+	sets   map[string]*known
+	wanted []string
+
+	box box
+}
+
+// report is one update on its way to the merger; an empty service with an error means that the source stopped.
+type report struct {
+	from *feed
+	Update
+}
+
+// run keeps the source running until ctx is done.
+func (f *feed) run(ctx context.Context, out chan<- report) {
+	send := func(u Update) {
+		select {
+		case out <- report{from: f, Update: u}:
+		case <-ctx.Done():
+		}
+	}
+	pause := minRestart
+	for {
+		began := time.Now()
+		err := f.source.Run(ctx, f.box.take(), func(u Update) {
+			if u.Service != "" {
+				send(u)
+			}
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("the source stopped by itself")
+		}
+		send(Update{Err: err})
+		if time.Since(began) > maxRestart {
+			pause = minRestart
+		}
+		select {
+		case <-time.After(pause + rand.N(pause/4)):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, maxRestart)
+	}
+}
+
+// want tells the source which names are wanted, when that changed.
+func (f *feed) want(names []string) {
+	if f.wanted != nil && slices.Equal(f.wanted, names) {
+		return
+	}
+	f.wanted = names
+	f.box.put(names)
+	for name := range f.sets {
+		if _, ok := slices.BinarySearch(names, name); !ok {
+			delete(f.sets, name)
+		}
+	}
+}
+
+// box holds the newest list of wanted names for a source that may be restarted.
+type box struct {
+	mu     sync.Mutex
+	newest []string
+	ch     chan []string
+}
+
+// put makes names the value waiting, in place of an older one.
+func (b *box) put(names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.newest = names
+	b.refillLocked()
+}
+
+// take returns the channel for one run of the source, with the newest value waiting in it.
+func (b *box) take() <-chan []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refillLocked()
+	return b.ch
+}
+
+func (b *box) refillLocked() {
+	if b.ch == nil {
+		b.ch = make(chan []string, 1)
+	}
+	select {
+	case <-b.ch:
+	default:
+	}
+	b.ch <- b.newest
+}
