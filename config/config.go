@@ -59,6 +59,12 @@ type Config struct {
 	Services   map[string]*Service
 	Inbound    []*Inbound
 	Telemetry  Telemetry
+
+	// Warnings says what is allowed, yet hardly meant, with its place.
+	Warnings []Error
+
+	claims     []claim           // of the parts that are not services
+	listenFrom map[string]Origin // where the addresses of Listen are written
 }
 
 // Node says who we are.
@@ -127,6 +133,9 @@ type Service struct {
 	Critical  bool
 	Policy    Policy
 	Routes    []*Route
+
+	claims []claim // what depends on the rest of the configuration
+	sum    digest  // of all that is exported, origins left out
 }
 
 // Endpoint is one address of a service.

@@ -1,0 +1,214 @@
+package config
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// claimKind says what a name refers to, or takes for itself.
+type claimKind uint8
+
+const (
+	claimPolicy   claimKind = iota // refers to a named policy
+	claimService                   // refers to a service
+	claimRegistry                  // refers to a registry
+	claimHost                      // takes a host
+	claimListen                    // takes an address to listen on
+	claimInbound                   // takes the name of an inbound service
+)
+
+// claim is a name whose meaning depends on the rest of the configuration, with its place. Claims of a service stay with
+// it, so that they are looked at again when sources are merged.
+type claim struct {
+	kind       claimKind
+	name, path string
+	from       Origin
+}
+
+// claim notes that the value at n refers to, or takes, name.
+func (d *decoder) claim(kind claimKind, n *yaml.Node, name string) {
+	d.claims = append(d.claims, claim{kind: kind, name: name, path: d.pathText(), from: d.origin(n)})
+}
+
+// claimed notes the text read as a claim.
+func claimed(kind claimKind, v value[string]) value[string] {
+	return then(v, func(d *decoder, n *yaml.Node, out *string) bool {
+		d.claim(kind, n, *out)
+		return true
+	})
+}
+
+// checker holds what was taken so far.
+type checker struct {
+	config  *Config
+	errors  Errors
+	hosts   map[string]claim
+	inbound map[string]claim
+	ports   map[string][]claim // by port
+}
+
+// check looks at what concerns more than one part: references, hosts and ports.
+func (c *Config) check() Errors {
+	k := checker{config: c, hosts: map[string]claim{}, inbound: map[string]claim{}, ports: map[string][]claim{}}
+	for _, l := range c.listeners() {
+		k.listen(l)
+	}
+	for _, cl := range c.claims {
+		k.one(cl)
+	}
+	for _, s := range c.ordered() {
+		for _, cl := range s.claims {
+			k.one(cl)
+		}
+	}
+	k.policies()
+	return k.errors
+}
+
+// ordered gives the services by the place they are written at, then by name.
+func (c *Config) ordered() []*Service {
+	return slices.SortedFunc(maps.Values(c.Services), func(a, b *Service) int {
+		if a.From.Source == b.From.Source && a.From.Line != b.From.Line {
+			return int(a.From.Line) - int(b.From.Line)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+func (k *checker) fail(c claim, msg string) {
+	k.errors = append(k.errors, c.from.errorAt(c.path, msg))
+}
+
+func (k *checker) one(c claim) {
+	switch c.kind {
+	case claimPolicy:
+		if k.config.Policies[c.name] == nil {
+			k.fail(c, "there is no policy "+strconv.Quote(c.name)+" under policies"+hint(c.name, k.config.Policies))
+		}
+	case claimService:
+		if k.config.Services[c.name] == nil {
+			k.fail(c, "there is no service "+strconv.Quote(c.name)+hint(c.name, k.config.Services))
+		}
+	case claimRegistry:
+		if k.config.Registries[c.name] == nil {
+			k.fail(c, "there is no registry "+strconv.Quote(c.name)+" under registries"+hint(c.name, k.config.Registries))
+		}
+	case claimHost:
+		k.take(k.hosts, c, "the host ")
+	case claimInbound:
+		k.take(k.inbound, c, "the inbound service ")
+	case claimListen:
+		k.listen(c)
+	}
+}
+
+func (k *checker) take(taken map[string]claim, c claim, what string) {
+	if first, twice := taken[c.name]; twice {
+		k.fail(c, what+strconv.Quote(c.name)+" is taken by "+first.path+" at "+first.from.String())
+		return
+	}
+	taken[c.name] = c
+}
+
+func hint[T any](name string, known map[string]T) string {
+	if near := nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+		return ", did you mean " + near + "?"
+	}
+	return ""
+}
+
+// listeners gives the process's own addresses as claims.
+func (c *Config) listeners() []claim {
+	var all []claim
+	for _, l := range []struct{ name, address string }{
+		{"outbound", c.Listen.Outbound},
+		{"inbound", c.Listen.Inbound},
+		{"admin", c.Listen.Admin},
+		{"health", c.Listen.Health},
+		{"metrics", c.Listen.Metrics},
+	} {
+		if l.address != "" {
+			all = append(all, claim{kind: claimListen, name: l.address, path: "listen." + l.name, from: c.listenFrom[l.name]})
+		}
+	}
+	return all
+}
+
+// listen takes a port. Port 0 is chosen by the system and never clashes; all addresses of a port hold each of them.
+func (k *checker) listen(c claim) {
+	i := strings.LastIndexByte(c.name, ':')
+	if i < 0 || c.name[i+1:] == "0" {
+		return
+	}
+	port := strings.TrimLeft(c.name[i+1:], "0")
+	for _, other := range k.ports[port] {
+		if overlap(c.name[:i], other.name[:strings.LastIndexByte(other.name, ':')]) {
+			at, first := c, other
+			if at.from.Source == nil {
+				at, first = other, c
+			}
+			k.fail(at, "the address "+at.name+" is taken by "+first.path+" ("+first.name+"), "+place(first.from))
+			return
+		}
+	}
+	k.ports[port] = append(k.ports[port], c)
+}
+
+func place(o Origin) string {
+	if o.Source == nil {
+		return "built in"
+	}
+	return "at " + o.String()
+}
+
+// overlap tells whether two hosts cannot share a port.
+func overlap(a, b string) bool {
+	x, y := listenIP(a), listenIP(b)
+	return x == y || x.IsUnspecified() && (x.Is6() || y.Is4()) || y.IsUnspecified() && (y.Is6() || x.Is4())
+}
+
+// listenIP takes a host of a listen address to an IP address; none means all.
+func listenIP(host string) netip.Addr {
+	switch host {
+	case "":
+		return netip.IPv6Unspecified()
+	case "localhost":
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Unmap()
+}
+
+// policies looks for circles of named policies; that their names exist was claimed by none.
+func (k *checker) policies() {
+	c := k.config
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		p := c.Policies[name]
+		k.use("policies."+name+".use", p.Use)
+		seen := map[string]bool{name: true}
+		for at := p; at != nil && at.Use.Set; at = c.Policies[at.Use.Value] {
+			if at.Use.Value == name {
+				k.fail(claim{path: "policies." + name + ".use", from: p.Use.From}, "the policy uses itself, in a circle")
+			}
+			if seen[at.Use.Value] {
+				break
+			}
+			seen[at.Use.Value] = true
+		}
+	}
+	k.use("defaults.use", c.Defaults.Use)
+}
+
+func (k *checker) use(path string, use Opt[string]) {
+	if use.Set {
+		k.one(claim{kind: claimPolicy, name: use.Value, path: path, from: use.From})
+	}
+}

@@ -1,0 +1,80 @@
+package config
+
+import "time"
+
+// Default is what holds where a document says nothing.
+func Default() *Config {
+	return &Config{
+		Listen: Listen{
+			Outbound: "127.0.0.1:15001",
+			Inbound:  "0.0.0.0:15006",
+			Admin:    "127.0.0.1:15000",
+			Health:   "0.0.0.0:15021",
+			Metrics:  "0.0.0.0:15090",
+		},
+		Limits: Limits{
+			HeaderBytes:   60 << 10,
+			HeaderCount:   100,
+			HeaderTimeout: 10 * time.Second,
+			IdleTimeout:   time.Minute,
+			DrainGrace:    time.Second,
+			DrainTimeout:  30 * time.Second,
+			ReplayBytes:   64 << 10,
+			HalfClose:     "serve",
+		},
+		Registries: map[string]*Registry{},
+		Discovery:  Discovery{ReadyWait: 5 * time.Second},
+		Policies:   map[string]*Policy{},
+		Services:   map[string]*Service{},
+		Telemetry:  Telemetry{AccessLog: AccessLog{To: "stdout", Format: "json"}},
+	}
+}
+
+// BuiltIn is the policy below all others. What it leaves open (per_try_timeout, idempotent, locality, warmup) stays open.
+func BuiltIn() Policy {
+	return Policy{
+		Timeout:        builtIn(15 * time.Second),
+		ConnectTimeout: builtIn(time.Second),
+		IdleTimeout:    builtIn(5 * time.Minute),
+		Retry: Retry{
+			Count:              builtIn(0),
+			When:               builtIn([]string{"connect", "refused", "reset", "timeout", "502", "503", "504"}),
+			BackoffBase:        builtIn(25 * time.Millisecond),
+			BackoffMax:         builtIn(250 * time.Millisecond),
+			BudgetRatio:        builtIn(0.2),
+			BudgetMinPerSecond: builtIn(3),
+		},
+		LB: builtIn(LB{Kind: "round_robin"}),
+		Breaker: Breaker{
+			Off:            builtIn(false),
+			ErrorThreshold: builtIn(0.5),
+			RequestVolume:  builtIn(20),
+			Window:         builtIn(10 * time.Second),
+			Buckets:        builtIn(10),
+			SleepWindow:    builtIn(5 * time.Second),
+			HalfOpenProbes: builtIn(1),
+		},
+		Outlier: Outlier{
+			Off:                 builtIn(false),
+			ConsecutiveFailures: builtIn(5),
+			ErrorRatio:          builtIn(0.5),
+			TimeoutRatio:        builtIn(0.5),
+			RequestVolume:       builtIn(20),
+			Window:              builtIn(10 * time.Second),
+			EjectFor:            builtIn(10 * time.Second),
+			EjectMax:            builtIn(5 * time.Minute),
+			MaxEjected:          builtIn(0.2),
+			Probe:               builtIn(defaultProbe()),
+		},
+		Limit: Limit{Connections: builtIn(1024), InFlight: builtIn(1024), Waiting: builtIn(1024)},
+		Panic: builtIn("serve_all"),
+	}
+}
+
+func builtIn[T any](v T) Opt[T] { return Opt[T]{Value: v, Set: true} }
+
+func defaultProbe() Probe { return Probe{Interval: 10 * time.Second, Timeout: time.Second} }
+
+func defaultDNS() DNSRegistry {
+	return DNSRegistry{MinTTL: time.Second, MaxTTL: 5 * time.Minute, Timeout: 2 * time.Second}
+}

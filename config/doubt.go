@@ -1,0 +1,64 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+)
+
+// doubts finds what is allowed, yet hardly meant.
+func (c *Config) doubts() Errors {
+	var all Errors
+	for _, s := range c.ordered() {
+		base := c.ServicePolicy(s)
+		path := "services." + s.Name
+		all = append(all, tooLong(path+".policy", &base)...)
+		all = append(all, shadowed(path, s.Routes)...)
+		for i, r := range s.Routes {
+			all = append(all, c.routeDoubts(path+".routes["+strconv.Itoa(i)+"]", s, r, &base)...)
+		}
+	}
+	return all
+}
+
+func (c *Config) routeDoubts(path string, s *Service, r *Route, base *Policy) Errors {
+	p := c.RoutePolicy(s, r)
+	var all Errors
+	if p.PerTryTimeout.From != base.PerTryTimeout.From || p.Timeout.From != base.Timeout.From {
+		all = tooLong(path+".policy", &p)
+	}
+	unsafe := slices.ContainsFunc(r.Match.Methods, func(m string) bool { return m == "POST" || m == "PATCH" || m == "CONNECT" })
+	if unsafe && p.Retry.Count.Value > 0 && p.Retry.Count.From != base.Retry.Count.From && !p.Idempotent.Or(false) {
+		all = append(all, p.Retry.Count.From.errorAt(path+".policy.retry", "a retry may do twice what the route's method does once; only calls that were not sent are tried again unless idempotent: true says that it is safe"))
+	}
+	return all
+}
+
+// tooLong tells that an attempt may last longer than the call.
+func tooLong(path string, p *Policy) Errors {
+	if !p.PerTryTimeout.Set || p.Timeout.Value == 0 || p.PerTryTimeout.Value <= p.Timeout.Value {
+		return nil
+	}
+	return Errors{p.PerTryTimeout.From.errorAt(path+".per_try_timeout", "one attempt may last "+spell(p.PerTryTimeout.Value)+", longer than the whole call ("+spell(p.Timeout.Value)+", "+place(p.Timeout.From)+")")}
+}
+
+// shadowed tells that a route comes after one that takes everything.
+func shadowed(path string, routes []*Route) Errors {
+	for i, r := range routes {
+		if !r.Match.everything() {
+			continue
+		}
+		var all Errors
+		for j, later := range routes[i+1:] {
+			all = append(all, later.From.errorAt(path+".routes["+strconv.Itoa(i+1+j)+"]", "never matches: "+strconv.Quote(r.Name)+" at "+r.From.String()+" takes everything"))
+		}
+		return all
+	}
+	return nil
+}
+
+// everything tells whether each request fits.
+func (m *Match) everything() bool {
+	path := m.Path.Kind == PathAny || (m.Path.Kind == PathBelow || m.Path.Kind == PathPrefix) && m.Path.Value == "/"
+	return path && len(m.Methods)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Callers) == 0 &&
+		(len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (!m.HasPercent || m.Percent >= 1)
+}

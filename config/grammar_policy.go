@@ -1,0 +1,219 @@
+package config
+
+import (
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func policyValue() value[Policy] {
+	return object(
+		opt("use", "start from this named policy; own fields win", func(p *Policy) *Opt[string] { return &p.Use }, claimed(claimPolicy, line())),
+		opt("timeout", "the whole call until the head of the answer, retries included; 0: none (15s)", func(p *Policy) *Opt[time.Duration] { return &p.Timeout }, duration(0, longest)),
+		opt("per_try_timeout", "one attempt; 0: only the whole call is bounded", func(p *Policy) *Opt[time.Duration] { return &p.PerTryTimeout }, perTry()),
+		opt("connect_timeout", "opening a connection (1s)", func(p *Policy) *Opt[time.Duration] { return &p.ConnectTimeout }, duration(time.Millisecond, longest)),
+		opt("idle_timeout", "no byte in either direction on a stream; 0: none (5m)", func(p *Policy) *Opt[time.Duration] { return &p.IdleTimeout }, duration(0, longest)),
+		opt("idempotent", "may be sent twice; left out: what the HTTP method says", func(p *Policy) *Opt[bool] { return &p.Idempotent }, boolean()),
+		in("retry", "what is tried again: a count, or a map", func(p *Policy) *Retry { return &p.Retry }, retryValue()),
+		opt("lb", "how an endpoint is picked (round_robin)", func(p *Policy) *Opt[LB] { return &p.LB }, lbValue()),
+		in("locality", "prefer near endpoints", func(p *Policy) *Locality { return &p.Locality }, object(
+			opt("prefer", "zone or region", func(l *Locality) *Opt[string] { return &l.Prefer }, word("zone", "region")),
+			opt("spill_below", "usable share of the near endpoints below which others are used too", func(l *Locality) *Opt[float64] { return &l.SpillBelow }, ratio()),
+		)),
+		opt("warmup", "a new endpoint reaches its full share after so long; 0: at once", func(p *Policy) *Opt[time.Duration] { return &p.Warmup }, duration(0, longest)),
+		in("breaker", "stops calls to a failing service; none: off", func(p *Policy) *Breaker { return &p.Breaker }, breakerValue()),
+		in("outlier", "leaves failing endpoints out for a while; none: off", func(p *Policy) *Outlier { return &p.Outlier }, outlierValue()),
+		in("limit", "what one service takes at one time", func(p *Policy) *Limit { return &p.Limit }, object(
+			opt("connections", "to each service (1024)", func(l *Limit) *Opt[int] { return &l.Connections }, number(1, most)),
+			opt("in_flight", "requests (1024)", func(l *Limit) *Opt[int] { return &l.InFlight }, number(1, most)),
+			opt("waiting", "requests that wait for a connection (1024)", func(l *Limit) *Opt[int] { return &l.Waiting }, number(0, most)),
+		)),
+		opt("panic", "when no endpoint is usable: serve_all or fail_fast (serve_all)", func(p *Policy) *Opt[string] { return &p.Panic }, word("serve_all", "fail_fast")),
+		soon[Policy]("backup"),
+		soon[Policy]("dual_send"),
+		soon[Policy]("fallback"),
+		soon[Policy]("mirror"),
+	)
+}
+
+// perTry is a duration; "auto" is known, and not built yet.
+func perTry() value[time.Duration] {
+	v := duration(0, longest)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *time.Duration) bool {
+		if n.Kind == yaml.ScalarNode && n.Value == "auto" {
+			return d.fail(n, "auto is not supported yet")
+		}
+		return read(d, n, out)
+	}
+	return v
+}
+
+func retryValue() value[Retry] {
+	count := number(0, 100)
+	whole := opt("", "", func(r *Retry) *Opt[int] { return &r.Count }, count)
+	return either(value[Retry]{read: whole.read, schema: count.schema}, object(
+		opt("count", "attempts after the first (0)", func(r *Retry) *Opt[int] { return &r.Count }, count),
+		opt("when", "failures that are tried again: connect, refused, reset, timeout, a status, 5xx", func(r *Retry) *Opt[[]string] { return &r.When }, list(retryReason())),
+		in("backoff", "the wait from the second retry on", func(r *Retry) *Retry { return r }, object(
+			opt("base", "the first wait (25ms)", func(r *Retry) *Opt[time.Duration] { return &r.BackoffBase }, duration(0, longest)),
+			opt("max", "the longest wait (250ms)", func(r *Retry) *Opt[time.Duration] { return &r.BackoffMax }, duration(0, longest)),
+		)),
+		in("budget", "how many retries all calls together may have", func(r *Retry) *Retry { return r }, object(
+			opt("ratio", "of the calls (20%)", func(r *Retry) *Opt[float64] { return &r.BudgetRatio }, ratio()),
+			opt("min_per_second", "and always so many (3)", func(r *Retry) *Opt[int] { return &r.BudgetMinPerSecond }, number(0, most)),
+		)),
+	))
+}
+
+// retryReason is a kind of failure or a status.
+func retryReason() value[string] {
+	known := []string{"connect", "refused", "reset", "timeout", "5xx"}
+	const what = "connect, refused, reset, timeout, 5xx or a status from 400 to 599"
+	return value[string]{
+		schema: schema{"anyOf": []any{
+			schema{"enum": anys(known)},
+			schema{"type": "integer", "minimum": 400, "maximum": 599},
+			schema{"type": "string", "pattern": "^[45][0-9][0-9]$"},
+			schema{"$ref": "#/$defs/variable"},
+		}},
+		read: func(d *decoder, n *yaml.Node, out *string) bool {
+			s, n, ok := d.scalar(n, what)
+			if !ok {
+				return false
+			}
+			if len(s.text) > 5 && s.text[:5] == "grpc:" {
+				return d.fail(n, "%s is not supported yet", s.text)
+			}
+			for _, k := range known {
+				if s.text == k {
+					*out = k
+					return true
+				}
+			}
+			if code, err := strconv.Atoi(s.text); err == nil && code >= 400 && code <= 599 {
+				*out = strconv.Itoa(code)
+				return true
+			}
+			if near := nearest(s.text, known); near != "" {
+				return d.fail(n, "%s is expected, got %q: did you mean %s?", what, s.text, near)
+			}
+			return d.fail(n, "%s is expected, got %s", what, quoted(s))
+		},
+	}
+}
+
+// lbValue is the name of a balancer, or a map with the name as its only key.
+func lbValue() value[LB] {
+	plain := []string{"random", "round_robin", "weighted_round_robin", "least_active", "peak_ewma"}
+	name := then(convert(word(append(plain, "consistent_hash", "adaptive")...), func(kind string) (LB, string) { return LB{Kind: kind}, "" }),
+		func(d *decoder, n *yaml.Node, out *LB) bool {
+			switch out.Kind {
+			case "adaptive":
+				return d.fail(n, "adaptive is not supported yet")
+			case "consistent_hash":
+				return d.fail(n, "consistent_hash needs what it hashes, like {consistent_hash: {header: x-user}}")
+			}
+			return true
+		})
+	name.schema = orVariable(schema{"enum": anys(plain)})
+	var fields []field[LB]
+	for _, kind := range plain {
+		empty := object[LB]()
+		fields = append(fields, field[LB]{name: kind, schema: empty.schema, read: func(d *decoder, n *yaml.Node, out *LB) bool {
+			out.Kind = kind
+			return empty.read(d, n, out)
+		}})
+	}
+	fields = append(fields, in("consistent_hash", "one endpoint for each value of what is hashed", func(l *LB) *LB { return l }, hashValue()), soon[LB]("adaptive"))
+	return either(name, choice(fields...))
+}
+
+func hashValue() value[LB] {
+	by := func(on string, v value[string]) field[LB] {
+		return in(on, "hash this "+on, func(l *LB) *string { l.Kind, l.HashOn = "consistent_hash", on; return &l.HashName }, v)
+	}
+	source := convert(word("source_ip"), func(on string) (LB, string) { return LB{Kind: "consistent_hash", HashOn: on}, "" })
+	empty := object[LB]()
+	yes := checked(boolean(), func(b bool) string {
+		if !b {
+			return "true is expected"
+		}
+		return ""
+	})
+	sourceMap := field[LB]{name: "source_ip", doc: "hash the caller's address", schema: schema{"anyOf": []any{yes.schema, empty.schema}}, read: func(d *decoder, n *yaml.Node, out *LB) bool {
+		out.Kind, out.HashOn = "consistent_hash", "source_ip"
+		if n.Kind == yaml.MappingNode {
+			return empty.read(d, n, out)
+		}
+		var b bool
+		return yes.read(d, n, &b)
+	}}
+	return either(source, choice(by("header", fieldName()), by("cookie", filledText()), by("query", filledText()), sourceMap))
+}
+
+// orNone reads the word none, which turns a thing off, or its map, which turns it on.
+func orNone[T any](off func(*T) *Opt[bool], v value[T]) value[T] {
+	none := word("none")
+	return either(
+		value[T]{schema: schema{"const": "none"}, read: func(d *decoder, n *yaml.Node, out *T) bool {
+			var s string
+			*off(out) = Opt[bool]{Value: true, Set: true, From: d.origin(n)}
+			return none.read(d, n, &s)
+		}},
+		value[T]{schema: v.schema, read: func(d *decoder, n *yaml.Node, out *T) bool {
+			*off(out) = Opt[bool]{Set: true, From: d.origin(n)}
+			return v.read(d, n, out)
+		}},
+	)
+}
+
+func breakerValue() value[Breaker] {
+	return orNone(func(b *Breaker) *Opt[bool] { return &b.Off }, object(
+		opt("error_threshold", "share of failed calls that opens it (50%)", func(b *Breaker) *Opt[float64] { return &b.ErrorThreshold }, ratio()),
+		opt("request_volume", "calls in the window before it may open (20)", func(b *Breaker) *Opt[int] { return &b.RequestVolume }, number(1, most)),
+		opt("window", "how far back it looks (10s)", func(b *Breaker) *Opt[time.Duration] { return &b.Window }, duration(100*time.Millisecond, longest)),
+		opt("buckets", "parts of the window (10)", func(b *Breaker) *Opt[int] { return &b.Buckets }, number(1, 1000)),
+		opt("sleep_window", "open for so long before it probes (5s)", func(b *Breaker) *Opt[time.Duration] { return &b.SleepWindow }, duration(time.Millisecond, longest)),
+		opt("half_open_probes", "calls let through to find out (1)", func(b *Breaker) *Opt[int] { return &b.HalfOpenProbes }, number(1, 1000)),
+		soon[Breaker]("slow"),
+	))
+}
+
+func outlierValue() value[Outlier] {
+	return orNone(func(o *Outlier) *Opt[bool] { return &o.Off }, object(
+		opt("consecutive_failures", "failures in a row that eject; 0: not counted (5)", func(o *Outlier) *Opt[int] { return &o.ConsecutiveFailures }, number(0, most)),
+		opt("error_ratio", "share of failures in the window that ejects (50%)", func(o *Outlier) *Opt[float64] { return &o.ErrorRatio }, ratio()),
+		opt("timeout_ratio", "share of time-outs in the window that ejects (50%)", func(o *Outlier) *Opt[float64] { return &o.TimeoutRatio }, ratio()),
+		opt("request_volume", "attempts in the window before a ratio counts (20)", func(o *Outlier) *Opt[int] { return &o.RequestVolume }, number(1, most)),
+		opt("window", "how far back it looks (10s)", func(o *Outlier) *Opt[time.Duration] { return &o.Window }, duration(100*time.Millisecond, longest)),
+		opt("eject_for", "out for so long, times the number of ejections (10s)", func(o *Outlier) *Opt[time.Duration] { return &o.EjectFor }, duration(time.Millisecond, longest)),
+		opt("eject_max", "out for at most so long (5m)", func(o *Outlier) *Opt[time.Duration] { return &o.EjectMax }, duration(time.Millisecond, longest)),
+		opt("max_ejected", "share of the endpoints that may be out at one time (20%)", func(o *Outlier) *Opt[float64] { return &o.MaxEjected }, ratio()),
+		opt("probe", "how an ejected endpoint is tried before it is used again", func(o *Outlier) *Opt[Probe] { return &o.Probe }, probeValue()),
+		soon[Outlier]("slow_node"),
+	))
+}
+
+func probeValue() value[Probe] {
+	tcp := object[Probe]()
+	v := object(
+		field[Probe]{name: "tcp", doc: "open a connection", schema: tcp.schema, read: tcp.read},
+		in("http", "GET this path, expect 2xx or 3xx", func(p *Probe) *string { return &p.HTTP }, requestPath()),
+		in("interval", "between two tries (10s)", func(p *Probe) *time.Duration { return &p.Interval }, duration(10*time.Millisecond, longest)),
+		in("timeout", "of one try (1s)", func(p *Probe) *time.Duration { return &p.Timeout }, duration(time.Millisecond, longest)),
+	)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *Probe) bool {
+		*out = defaultProbe()
+		if !read(d, n, out) {
+			return false
+		}
+		if has(n, "tcp") && has(n, "http") {
+			return d.fail(n, "only one of tcp, http is expected")
+		}
+		return true
+	}
+	return v
+}

@@ -1,0 +1,50 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Layer is what one source says, with its rank.
+type Layer struct {
+	Rank   Rank
+	Config *Config
+}
+
+// Merge puts the services, the named policies and the defaults of ranked sources together. Of each service, named policy
+// and of the defaults the whole of the highest rank counts; of equal ranks the layer given first. All else comes from
+// base, which ranks as the local file. Services keep their pointers, so that one that did not change is known by it. The
+// error is an Errors: references that name nothing, and hosts and ports that are taken twice.
+func Merge(base *Config, layers ...Layer) (*Config, error) {
+	ranked := append([]Layer{{Rank: RankFile, Config: base}}, layers...)
+	slices.SortStableFunc(ranked, func(a, b Layer) int { return cmp.Compare(b.Rank, a.Rank) })
+	out := *base
+	out.Services, out.Policies = map[string]*Service{}, map[string]*Policy{}
+	out.Defaults, out.Warnings = Policy{}, nil
+	hasDefaults := false
+	for _, l := range ranked {
+		if l.Config == nil {
+			continue
+		}
+		addMissing(out.Services, l.Config.Services)
+		addMissing(out.Policies, l.Config.Policies)
+		out.Warnings = append(out.Warnings, l.Config.Warnings...)
+		if !hasDefaults && fingerprint(&l.Config.Defaults) != fingerprint(&Policy{}) {
+			out.Defaults, hasDefaults = l.Config.Defaults, true
+		}
+	}
+	if err := out.check().asError(); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// addMissing copies what is not there yet.
+func addMissing[T any](to, from map[string]T) {
+	for name := range maps.Keys(from) {
+		if _, taken := to[name]; !taken {
+			to[name] = from[name]
+		}
+	}
+}
