@@ -23,8 +23,10 @@ const (
 	defaultBuffer = 1 << 20
 	flushBytes    = 64 << 10
 	flushEvery    = 100 * time.Millisecond
-	keepBuffer    = 128 << 10 // capacity that an idle buffer may keep
-	lineRoom      = 1 << 10   // first capacity of a line
+	keepBuffer    = 128 << 10 // capacity that a buffer may keep without need
+	burstOver     = 20        // writes that would have fitted in less until a large buffer is given up
+	idleAfter     = 10 * time.Second
+	lineRoom      = 1 << 10 // first capacity of a line
 )
 
 // accessLog takes lines from any goroutine into a buffer that one goroutine writes. The buffer is bounded: what a slow
@@ -41,6 +43,8 @@ type accessLog struct {
 	full chan struct{} // enough waits that it should not wait longer
 	quit chan struct{} // closed by close
 	done chan struct{} // closed by run; nil: run was never started
+
+	roomy int // of run: writes in a row that left most of a large buffer empty
 
 	writing atomic.Pointer[sink] // what run wrote to last
 	givenUp atomic.Bool          // close did not want to wait longer: drop the rest
@@ -210,15 +214,20 @@ func (l *accessLog) put(t *target, line []byte) bool {
 	return true
 }
 
-// run writes what waits: a moment after the first line, at once when there is much. It sleeps while nothing comes.
+// run writes what waits: a moment after the first line, at once when there is much. It sleeps while nothing comes, and
+// after a while gives up the buffers.
 func (l *accessLog) run() {
 	defer close(l.done)
-	pause := time.NewTimer(time.Hour)
+	pause := time.NewTimer(idleAfter)
 	defer pause.Stop()
 	var spare []byte
 	for {
 		select {
 		case <-l.wake:
+		case <-pause.C:
+			spare = nil
+			l.trim()
+			continue
 		case <-l.quit:
 			l.flush(spare)
 			return
@@ -230,6 +239,16 @@ func (l *accessLog) run() {
 		case <-l.quit:
 		}
 		spare = l.flush(spare)
+		pause.Reset(idleAfter)
+	}
+}
+
+// trim frees the buffer when nothing waits in it.
+func (l *accessLog) trim() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) == 0 {
+		l.pending = nil
 	}
 }
 
@@ -247,7 +266,9 @@ func (l *accessLog) flush(spare []byte) []byte {
 	if len(data) > 0 {
 		l.write(chunk{sink: t.sink, data: data, count: count})
 	}
-	if cap(data) > keepBuffer {
+	if cap(data) <= keepBuffer || len(data) > cap(data)/4 {
+		l.roomy = 0
+	} else if l.roomy++; l.roomy > burstOver {
 		return nil
 	}
 	return data
@@ -262,7 +283,10 @@ func (l *accessLog) write(c chunk) {
 			l.writing.Store(c.sink)
 			n, err = c.sink.write(c.data)
 		}
-		whole := uint64(bytes.Count(c.data[:n], []byte{'\n'}))
+		whole := c.count
+		if n < len(c.data) {
+			whole = uint64(bytes.Count(c.data[:n], []byte{'\n'}))
+		}
 		l.lines.Add(whole)
 		l.dropped.Add(c.count - whole)
 		if err != nil {

@@ -60,7 +60,7 @@ func (v *Events) Add(e Event) {
 	}
 	for _, s := range []*string{&e.Kind, &e.Service, &e.Route, &e.Endpoint, &e.From, &e.To, &e.Detail} {
 		if len(*s) > eventDetail {
-			*s = (*s)[:eventDetail] + "…"
+			*s = cut(*s, eventDetail) + "…"
 		}
 		*s = strings.Clone(strings.ToValidUTF8(*s, "\uFFFD"))
 	}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"encoding/binary"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -25,38 +26,36 @@ type line struct {
 // appendLine appends the line of o, newline included, to b. Empty fields are left out.
 func appendLine(b []byte, o *Outcome, text bool) []byte {
 	l := line{b: b, text: text}
-	if !text {
-		l.b = append(l.b, '{')
+	if text {
+		l.b = appendTime(append(l.b, "time="...), o.Start.Add(o.Total))
+	} else {
+		l.b = append(appendTime(append(l.b, `{"time":"`...), o.Start.Add(o.Total)), '"')
 	}
-	l.name("time")
-	l.quote()
-	l.b = appendTime(l.b, o.Start.Add(o.Total))
-	l.quote()
-	l.str("direction", o.Direction.String(), capShort)
-	l.str("protocol", o.Protocol, capShort)
-	l.str("service", o.Service, capName)
-	l.str("route", o.Route, capName)
-	l.str("caller", o.Caller, capName)
-	l.str("method", o.Method, capShort)
-	l.str("host", o.Host, capName)
-	l.str("path", o.Path, capPath)
-	l.num("status", int64(logStatus(o)))
-	l.str("reason", reasonName(o.Reason), capShort)
-	l.str("detail", o.Detail, capLong)
-	l.num("attempts", int64(o.Attempts))
-	l.num("retries", int64(o.Retries))
-	l.num("replays", int64(o.Replays))
-	l.str("endpoint", o.Endpoint, capName)
-	l.ms("queue_ms", o.Queue)
-	l.ms("connect_ms", o.Connect)
-	l.ms("first_byte_ms", o.FirstByte)
-	l.ms("total_ms", o.Total)
-	l.num("bytes_in", o.BytesIn)
-	l.num("bytes_out", o.BytesOut)
-	l.str("request_id", o.RequestID, capName)
-	l.str("trace_id", o.TraceID, capShort)
-	l.yes("upgraded", o.Upgraded)
-	l.yes("ongoing", o.Ongoing)
+	l.word(`,"direction":"`, o.Direction.String())
+	l.str(`,"protocol":"`, o.Protocol, capShort)
+	l.str(`,"service":"`, o.Service, capName)
+	l.str(`,"route":"`, o.Route, capName)
+	l.str(`,"caller":"`, o.Caller, capName)
+	l.str(`,"method":"`, o.Method, capShort)
+	l.str(`,"host":"`, o.Host, capName)
+	l.str(`,"path":"`, o.Path, capPath)
+	l.num(`,"status":`, int64(logStatus(o)))
+	l.word(`,"reason":"`, reasonName(o.Reason))
+	l.str(`,"detail":"`, o.Detail, capLong)
+	l.num(`,"attempts":`, int64(o.Attempts))
+	l.num(`,"retries":`, int64(o.Retries))
+	l.num(`,"replays":`, int64(o.Replays))
+	l.str(`,"endpoint":"`, o.Endpoint, capName)
+	l.ms(`,"queue_ms":`, o.Queue)
+	l.ms(`,"connect_ms":`, o.Connect)
+	l.ms(`,"first_byte_ms":`, o.FirstByte)
+	l.ms(`,"total_ms":`, o.Total)
+	l.num(`,"bytes_in":`, o.BytesIn)
+	l.num(`,"bytes_out":`, o.BytesOut)
+	l.str(`,"request_id":"`, o.RequestID, capName)
+	l.str(`,"trace_id":"`, o.TraceID, capShort)
+	l.yes(`,"upgraded":`, o.Upgraded)
+	l.yes(`,"ongoing":`, o.Ongoing)
 	if !text {
 		l.b = append(l.b, '}')
 	}
@@ -78,56 +77,62 @@ func reasonName(r resilience.Reason) string {
 	return r.String()
 }
 
-// name starts a field.
-func (l *line) name(name string) {
-	switch {
-	case l.text:
-		if n := len(l.b); n > 0 {
-			l.b = append(l.b, ' ')
-		}
-		l.b = append(append(l.b, name...), '=')
-		return
-	case l.b[len(l.b)-1] != '{':
-		l.b = append(l.b, ',')
-	}
-	l.b = append(l.b, '"')
-	l.b = append(append(l.b, name...), '"', ':')
-}
-
-func (l *line) quote() {
+// key starts a field; key is a comma and the name as JSON has it.
+func (l *line) key(key string) {
 	if !l.text {
-		l.b = append(l.b, '"')
-	}
-}
-
-func (l *line) str(name, value string, limit int) {
-	if value == "" {
+		l.b = append(l.b, key...)
 		return
 	}
-	l.name(name)
-	l.b = appendQuoted(l.b, value, limit, l.text)
+	l.b = append(l.b, ' ')
+	l.b = append(append(l.b, key[2:len(key)-2]...), '=')
 }
 
-func (l *line) num(name string, v int64) {
+// str appends a text; key ends with the opening quote.
+func (l *line) str(key, value string, limit int) {
+	switch {
+	case value == "":
+	case l.text:
+		l.key(key[:len(key)-1])
+		l.b = appendText(l.b, value, limit)
+	default:
+		l.b = append(l.b, key...)
+		l.b = appendJSON(l.b, value, limit)
+	}
+}
+
+// word appends a text of ours, which needs no escape.
+func (l *line) word(key, value string) {
+	switch {
+	case value == "":
+	case l.text:
+		l.key(key[:len(key)-1])
+		l.b = append(l.b, value...)
+	default:
+		l.b = append(l.b, key...)
+		l.b = append(append(l.b, value...), '"')
+	}
+}
+
+func (l *line) num(key string, v int64) {
 	if v != 0 {
-		l.name(name)
+		l.key(key)
 		l.b = strconv.AppendInt(l.b, v, 10)
 	}
 }
 
-func (l *line) yes(name string, v bool) {
+func (l *line) yes(key string, v bool) {
 	if v {
-		l.name(name)
+		l.key(key)
 		l.b = append(l.b, "true"...)
 	}
 }
 
 // ms appends milliseconds with three decimals.
-func (l *line) ms(name string, d time.Duration) {
+func (l *line) ms(key string, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	l.name(name)
+	l.key(key)
 	us := int64(d) / 1000
 	l.b = strconv.AppendInt(l.b, us/1000, 10)
 	us %= 1000
@@ -157,42 +162,68 @@ func two(b []byte, v int) []byte { return append(b, byte('0'+v/10), byte('0'+v%1
 // plain says that c needs no escape in JSON. Everything beyond ASCII is looked at more closely.
 func plain(c byte) bool { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' }
 
-// bare says that c needs no quotes in text.
-func bare(c byte) bool { return plain(c) && c != ' ' && c != '=' }
+const ones = 0x0101010101010101 // one in each byte of a word
 
-// appendQuoted appends s as a JSON string; in text the quotes are left out where nothing calls for them. Control
-// characters, DEL, the C1 range, line separators and text direction marks are escaped, what is not UTF-8 becomes U+FFFD,
-// and what exceeds limit bytes "…".
-func appendQuoted(b []byte, s string, limit int, text bool) []byte {
-	short := len(s) <= limit
-	if !short {
-		s = cut(s, limit)
+// below sets the top bit of each byte of w that is less than n, for bytes and n below 0x80.
+func below(w uint64, n byte) uint64 { return (w - ones*uint64(n)) &^ w }
+
+// holds sets the top bit of some byte of w if any is c, for bytes and c below 0x80.
+func holds(w uint64, c byte) uint64 { return below(w^ones*uint64(c), 1) }
+
+// allPlain reports whether no byte of b needs an escape, or in text, quotes.
+func allPlain(b []byte, text bool) bool {
+	for ; len(b) >= 8; b = b[8:] {
+		w := binary.LittleEndian.Uint64(b)
+		bad := w | below(w, 0x20) | holds(w, 0x7f) | holds(w, '"') | holds(w, '\\')
+		if text {
+			bad |= holds(w, ' ') | holds(w, '=')
+		}
+		if bad&(ones<<7) != 0 {
+			return false
+		}
 	}
-	quotes := !text || !short
-	for i := 0; text && !quotes && i < len(s); i++ {
-		quotes = !bare(s[i])
+	for _, c := range b {
+		if !plain(c) || text && (c == ' ' || c == '=') {
+			return false
+		}
 	}
-	if !quotes {
-		return append(b, s...)
+	return true
+}
+
+// appendJSON appends the rest of a JSON string after its opening quote. Control characters, DEL, the C1 range, line
+// separators and text direction marks are escaped, what is not UTF-8 becomes U+FFFD, and what exceeds limit bytes "…".
+func appendJSON(b []byte, s string, limit int) []byte {
+	if len(s) > limit {
+		return append(appendEscaped(b, cut(s, limit)), `…"`...)
 	}
-	b = append(b, '"')
-	b = appendEscaped(b, s)
-	if !short {
-		b = append(b, "…"...)
+	from := len(b)
+	b = append(b, s...)
+	if !allPlain(b[from:], false) {
+		b = appendEscaped(b[:from], s)
 	}
 	return append(b, '"')
 }
 
-// cut returns at most limit bytes of s and does not end inside a character.
+// appendText appends s as it is where nothing calls for quotes, else as JSON.
+func appendText(b []byte, s string, limit int) []byte {
+	from := len(b)
+	if len(s) <= limit {
+		b = append(b, s...)
+		if allPlain(b[from:], true) {
+			return b
+		}
+	}
+	return appendJSON(append(b[:from], '"'), s, limit)
+}
+
+// cut returns at most limit (4 or more) bytes of s and does not end inside a character.
 func cut(s string, limit int) string {
-	n := limit
-	for n > limit-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
+	for n := limit; n > limit-utf8.UTFMax; n-- {
+		if utf8.RuneStart(s[n]) {
+			return s[:n]
+		}
 	}
-	if !utf8.RuneStart(s[n]) {
-		n = limit
-	}
-	return s[:n]
+	return s[:limit]
 }
 
 func appendEscaped(b []byte, s string) []byte {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/sidecar-mesh/sidecar/resilience"
 )
@@ -179,11 +178,7 @@ type registry struct {
 // label makes a name fit to be a label value: valid UTF-8 of bounded length.
 func label(s string) string {
 	if len(s) > maxLabel {
-		cut := maxLabel
-		for cut > maxLabel-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "…"
+		s = cut(s, maxLabel) + "…"
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
