@@ -99,7 +99,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented, registered []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(sidecar_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\|").FindAllSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(sidecar_[a-z_]+)` \\| ([a-z]+) \\|([^|]*)\\|").FindAllSubmatch(page, -1) {
 		labels := regexp.MustCompile("[a-z_]+").FindAllString(string(m[3]), -1)
 		slices.Sort(labels)
 		documented = append(documented, fmt.Sprint(string(m[1]), labels))
