@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ func (d *due) now(now int64, n int) bool {
 type census struct {
 	at    atomic.Int64
 	left  atomic.Int64
-	share atomic.Uint64 // in 2^-32
+	share atomic.Uint64 // bits of a float64
 	mu    sync.Mutex    // held by the one who counts
 }
 
@@ -45,22 +46,17 @@ func (s *Set) nearShare(now int64) float64 {
 		return s.countNear()
 	}
 	c := &s.census
-	if at := c.at.Load(); c.left.Add(-1) <= 0 || now < at || now-at >= int64(censusEvery) {
-		if c.left.Load() < -int64(n) { // never counted, or the counter cannot keep up: wait for it
-			c.mu.Lock()
-			defer c.mu.Unlock()
-		} else if !c.mu.TryLock() {
-			return float64(c.share.Load()) / (1 << 32)
-		} else {
-			defer c.mu.Unlock()
-		}
-		share := s.countNear()
-		c.share.Store(uint64(share * (1 << 32)))
+	at := c.at.Load()
+	if (c.left.Add(-1) <= 0 || now < at || now-at >= int64(censusEvery)) && c.mu.TryLock() {
+		c.take(s.countNear())
 		c.at.Store(now)
 		c.left.Store(int64(n / 8))
+		c.mu.Unlock()
 	}
-	return float64(c.share.Load()) / (1 << 32)
+	return math.Float64frombits(c.share.Load())
 }
+
+func (c *census) take(share float64) { c.share.Store(math.Float64bits(share)) }
 
 func (s *Set) countNear() float64 {
 	usable := uint64(0)

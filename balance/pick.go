@@ -77,7 +77,8 @@ func (p *pick) local() (int, Why) {
 		return i, Picked
 	}
 	nearFirst := true
-	if share := s.nearShare(p.now); share < s.spec.SpillBelow {
+	if p.mask != ^uint32(0) { // panic: as if all were usable
+	} else if share := s.nearShare(p.now); share < s.spec.SpillBelow {
 		draw := mix(p.key ^ golden)
 		if s.spec.Kind != ConsistentHash {
 			draw = p.next()
@@ -124,13 +125,22 @@ func (p *pick) eligible(i int32) bool {
 	return p.again || len(p.hint.Tried) == 0 || !contains(p.hint.Tried, int(i))
 }
 
-// cold tells whether an eligible endpoint sits this turn out because it is warming up.
+// cold tells whether an eligible endpoint sits this pick out because it is warming up. The answer is the same however
+// often one pick asks; consistent_hash asks by its key, so that keys move to a new endpoint bit by bit and stay.
 func (p *pick) cold(i int32) bool {
 	if p.set.spec.Warmup <= 0 {
 		return false
 	}
-	f := p.set.warmth(&p.set.endpoints[i], p.now)
-	return f < 1 && unit(p.next()) >= f
+	e := &p.set.endpoints[i]
+	f := p.set.warmth(e, p.now)
+	if f == 1 {
+		return false
+	}
+	bits := p.hint.Rand
+	if p.set.spec.Kind == ConsistentHash {
+		bits = p.key
+	}
+	return unit(mix(mix(bits+golden)^e.Key)) >= f
 }
 
 // next draws 64 random bits from the hint's.
@@ -163,13 +173,22 @@ func (p *pick) random(g *group) int {
 
 // scan draws one of the eligible endpoints by counting them; slow, for groups that are mostly gone.
 func (p *pick) scan(g *group) int {
-	found, n := -1, 0
+	found, waiting, n, cold := -1, -1, 0, 0
 	for _, i := range g.idx {
-		if p.eligible(i) {
+		switch {
+		case !p.eligible(i):
+		case p.cold(i):
+			if cold++; p.below(cold) == 0 {
+				waiting = int(i)
+			}
+		default:
 			if n++; p.below(n) == 0 {
 				found = int(i)
 			}
 		}
+	}
+	if found < 0 {
+		return waiting
 	}
 	return found
 }

@@ -24,10 +24,10 @@ type Set struct {
 
 // group is a part of a set that is picked from as a whole.
 type group struct {
-	idx    []int32        // ascending indexes into Set.endpoints
-	cursor *atomic.Uint64 // of round_robin: shared with the sets before and after, so that positions survive (S-100)
-	wheel  *wheel         // of weighted_round_robin
-	weight uint64         // sum
+	idx    []int32       // ascending indexes into Set.endpoints
+	cursor atomic.Uint64 // of round_robin: modulo len(idx), the position whose turn it is
+	wheel  *wheel        // of weighted_round_robin
+	weight uint64        // sum
 }
 
 // lazyRing is built by the first pick that needs it.
@@ -70,6 +70,7 @@ func New(spec Spec, endpoints []Endpoint, prev *Set) *Set {
 	s.onlyFar = spec.PreferNear && len(near.idx) == 0
 	if len(near.idx) > 0 && len(far.idx) > 0 {
 		s.near, s.far = &near, &far
+		s.census.take(s.countNear())
 	}
 	s.adopt(prev)
 	return s
@@ -94,17 +95,45 @@ func (s *Set) adopt(prev *Set) {
 			p.prev = &group{}
 		}
 		seed := mix(s.spec.Seed + uint64(i)*golden)
-		if p.next.cursor = p.prev.cursor; p.next.cursor == nil {
-			p.next.cursor = new(atomic.Uint64)
-			p.next.cursor.Store(seed >> 32)
-		}
-		if s.spec.Kind == WeightedRoundRobin {
-			p.next.wheel = newWheel(s.endpoints, p.next.idx, seed, p.prev.wheel)
+		switch s.spec.Kind {
+		case RoundRobin:
+			at := seed >> 32
+			if n := len(p.prev.idx); n > 0 {
+				old := int(p.prev.cursor.Load() % uint64(n))
+				at = uint64(follow(prev.endpoints, p.prev.idx, old, s.endpoints, p.next.idx))
+			}
+			p.next.cursor.Store(at)
+		case WeightedRoundRobin:
+			p.next.wheel = newWheel(s.endpoints, p.next.idx, seed)
+			if p.prev.wheel != nil {
+				p.next.wheel.adopt(s.endpoints, p.prev.wheel, prev.endpoints)
+			}
 		}
 	}
 	if s.spec.Kind == ConsistentHash {
 		s.ring.prev = prev.ring.ring.Load()
 	}
+}
+
+// follow finds where the turn is after a list has changed: the position in idx of the endpoint at position at of
+// oldIdx, or of one behind it if that is gone. So a change neither floods the first endpoint nor skips any (S-100).
+func follow(old []Endpoint, oldIdx []int32, at int, endpoints []Endpoint, idx []int32) int {
+	if len(idx) == 0 {
+		return 0
+	}
+	const tries = 16
+	for k := range min(tries, len(oldIdx)) {
+		key := old[oldIdx[(at+k)%len(oldIdx)]].Key
+		if at < len(idx) && endpoints[idx[at]].Key == key {
+			return at
+		}
+		for n, i := range idx {
+			if endpoints[i].Key == key {
+				return n
+			}
+		}
+	}
+	return at % len(idx)
 }
 
 // Len returns the number of endpoints.
