@@ -47,7 +47,12 @@ func newRing(endpoints []Endpoint, idx []int32, prev *ring) *ring {
 		m.points = int32(max(uint64(endpoints[m.index].Weight)*pointsPerUnit/unit, 1))
 	}
 	slices.SortFunc(r.members, func(a, b member) int { return cmp.Compare(a.key, b.key) })
-	r.points = merge(r.inherit(prev))
+	same, fresh := r.inherit(prev)
+	if prev != nil && len(fresh) == 0 && len(same) == len(prev.points) {
+		r.points, r.starts, r.shift = prev.points, prev.starts, prev.shift // nothing moved
+		return r
+	}
+	r.points = merge(same, fresh)
 	r.bucket()
 	return r
 }

@@ -9,6 +9,7 @@ import (
 type Rules struct {
 	rules []rule
 	texts []string
+	index index
 }
 
 // NewRules compiles matches. All mistakes are reported at once, each with the index of its match.
@@ -32,6 +33,7 @@ func NewRules(matches []Match) (*Rules, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	r.index = newIndex(r.rules)
 	return r, nil
 }
 
@@ -53,12 +55,18 @@ func (r *Rules) Len() int { return len(r.rules) }
 // Text is the text form of the match at index.
 func (r *Rules) Text(index int) string { return r.texts[index] }
 
-// Match returns the index of the first rule that fits. It does not allocate, but for regular expressions.
+// Match returns the index of the first rule that fits, -1 and false if none does. It does not allocate, but for regular
+// expressions and for long encoded query values. Only rules whose path can fit are looked at.
 func (r *Rules) Match(f *Facts) (index int, ok bool) {
-	for i := range r.rules {
-		if r.rules[i].misses(f) == partNone {
-			return i, true
+	var c candidates
+	c.find(&r.index, f.Path)
+	for i := c.next(); i >= 0; i = c.next() {
+		if u := &r.rules[i]; u.missesRest(f) == partNone && (u.pathRE == nil || u.pathRE.MatchString(f.Path)) {
+			return int(i), true
 		}
 	}
 	return -1, false
 }
+
+// Misses says which part of a match does not fit, for explanations: "path", "header" and so on; "" if all fit.
+func (r *Rules) Misses(index int, f *Facts) string { return r.rules[index].misses(f).String() }
