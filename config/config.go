@@ -135,7 +135,7 @@ type Service struct {
 	Routes    []*Route
 
 	claims []claim // what depends on the rest of the configuration
-	sum    digest  // of all that is exported, origins left out
+	sums   prints  // of all that is exported
 }
 
 // Endpoint is one address of a service.

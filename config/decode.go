@@ -23,7 +23,8 @@ type decoder struct {
 	filled   map[*yaml.Node]filling // scalars with variables in them
 	errors   Errors
 	warnings Errors
-	budget   int // values that may still be read
+	budget   int  // values that may still be read
+	partial  bool // a file was not readable: references into it are not looked at
 }
 
 // segment is one step of a path: a key, or the place in a list.

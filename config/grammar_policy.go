@@ -155,18 +155,18 @@ func hashValue() value[LB] {
 
 // orNone reads the word none, which turns a thing off, or its map, which turns it on.
 func orNone[T any](off func(*T) *Opt[bool], v value[T]) value[T] {
-	none := word("none")
-	return either(
-		value[T]{schema: schema{"const": "none"}, read: func(d *decoder, n *yaml.Node, out *T) bool {
-			var s string
-			*off(out) = Opt[bool]{Value: true, Set: true, From: d.origin(n)}
-			return none.read(d, n, &s)
-		}},
-		value[T]{schema: v.schema, read: func(d *decoder, n *yaml.Node, out *T) bool {
-			*off(out) = Opt[bool]{Set: true, From: d.origin(n)}
-			return v.read(d, n, out)
-		}},
-	)
+	none := value[T]{schema: schema{"const": "none"}, read: func(d *decoder, n *yaml.Node, out *T) bool {
+		s, n, ok := d.scalar(n, "none or a map")
+		if ok && s.text != "none" {
+			return d.fail(n, "none or a map is expected, got %s", quoted(s))
+		}
+		*off(out) = Opt[bool]{Value: true, Set: true, From: d.origin(n)}
+		return ok
+	}}
+	return either(none, value[T]{schema: v.schema, read: func(d *decoder, n *yaml.Node, out *T) bool {
+		*off(out) = Opt[bool]{Set: true, From: d.origin(n)}
+		return v.read(d, n, out)
+	}})
 }
 
 func breakerValue() value[Breaker] {

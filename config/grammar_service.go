@@ -25,9 +25,10 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		key, outer := d.key, d.claims
 		d.claims = nil
 		out.Name, out.From, out.Protocol = key.Value, d.origin(key), "http"
-		ok := read(d, n, out) && d.finishService(n, key, out)
+		ok := read(d, n, out)
+		ok = d.finishService(n, key, out) && ok
 		out.claims, d.claims = d.claims, outer
-		out.sum = fingerprint(out)
+		out.sums = prints{content: fingerprint(out, false), placed: fingerprint(out, true)}
 		return ok
 	}
 	return v
@@ -36,15 +37,16 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 // finishService fills what follows from the rest and looks at what concerns more than one field.
 func (d *decoder) finishService(n, key *yaml.Node, s *Service) bool {
 	ok := nameRoutes(d, n, s.Routes)
-	if len(s.Hosts) == 0 {
+	if !has(n, "hosts") {
 		host := strings.ToLower(s.Name)
 		if problem := hostProblem(host); problem != "" {
-			return d.fail(key, "the name of this service is no host name: give it hosts")
+			ok = d.fail(key, "the name of this service is no host name: give it hosts")
+		} else {
+			d.claim(claimHost, key, host)
 		}
 		s.Hosts = []string{host}
-		d.claim(claimHost, key, host)
 	}
-	if s.Protocol == "tcp" && s.Listen == "" {
+	if s.Protocol == "tcp" && !has(n, "listen") {
 		ok = d.fail(n, "protocol tcp needs a local port: listen is missing")
 	}
 	if s.Protocol == "tcp" && len(s.Routes) > 0 {

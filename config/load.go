@@ -30,7 +30,7 @@ func Load(paths []string, env func(string) (string, bool)) (*Config, error) {
 	for _, f := range files {
 		data, err := readFile(f)
 		if err != nil {
-			d.errors = append(d.errors, fileError(f, err))
+			d.errors, d.partial = append(d.errors, fileError(f, err)), true
 			continue
 		}
 		d.document(g, &Source{Name: f, Rank: RankFile}, data)
@@ -54,7 +54,7 @@ func newDecoder(env func(string) (string, bool)) *decoder {
 func (d *decoder) document(g *grammar, source *Source, data []byte) {
 	root, problem := parse(source, data)
 	if problem != nil {
-		d.errors = append(d.errors, *problem)
+		d.errors, d.partial = append(d.errors, *problem), true
 		return
 	}
 	d.source = source
@@ -99,7 +99,9 @@ func (d *decoder) finish(rank Rank) (*Config, error) {
 	if rank >= RankFile {
 		nodeFromEnv(&c.Node, d.env)
 		d.nameInbound()
-		d.errors = append(d.errors, c.check()...)
+		if !d.partial {
+			d.errors = append(d.errors, c.check()...)
+		}
 	}
 	if err := d.errors.asError(); err != nil {
 		return nil, err

@@ -1,21 +1,73 @@
 package config
 
 import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
 
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// testEnv are the variables that the files under testdata use.
+func testEnv(name string) (string, bool) {
+	v, ok := map[string]string{"PORT": "8080", "EMPTY": ""}[name]
+	return v, ok
+}
+
 func noEnv(string) (string, bool) { return "", false }
 
-const small = `node: {service: shop}
-services:
-  catalog:
-    endpoints: [127.0.0.1:8081, 127.0.0.1:8082]
-    policy: {timeout: 1s, retry: 1}
-`
+// parseText loads text as a local file of that name.
+func parseText(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := LoadBytes("test.yaml", []byte(text), RankFile, testEnv)
+	if err != nil {
+		t.Fatalf("%v\nin\n%s", err, text)
+	}
+	return c
+}
+
+func testdata(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file like %s: %v", pattern, err)
+	}
+	return files
+}
+
+// golden compares with a file under testdata, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for _, line := range gotLines {
+		if !slices.Contains(wantLines, line) {
+			t.Errorf("%s lacks (go test ./config -update writes it)\n%s", path, line)
+		}
+	}
+	for _, line := range wantLines {
+		if !slices.Contains(gotLines, line) {
+			t.Errorf("%s has, and nothing said\n%s", path, line)
+		}
+	}
+}
 
 func TestSmallFile(t *testing.T) {
-	c, err := LoadBytes("small.yaml", []byte(small), RankFile, noEnv)
+	c, err := Load([]string{"testdata/small.yaml"}, noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +76,7 @@ func TestSmallFile(t *testing.T) {
 		t.Errorf("got node %+v, service %+v", c.Node, s)
 	}
 	p := c.ServicePolicy(s)
-	if p.Timeout.Value != time.Second || p.Timeout.From.String() != "small.yaml:5:23" {
+	if p.Timeout.Value != time.Second || p.Timeout.From.String() != "testdata/small.yaml:5:23" {
 		t.Errorf("timeout %v from %s", p.Timeout.Value, p.Timeout.From)
 	}
 	if p.Retry.Count.Value != 1 || p.ConnectTimeout.Value != time.Second || p.ConnectTimeout.From.String() != "built in" {
@@ -33,4 +85,43 @@ func TestSmallFile(t *testing.T) {
 	if c.Listen.Outbound != "127.0.0.1:15001" || len(c.Warnings) != 0 {
 		t.Errorf("listen %+v, warnings %v", c.Listen, c.Warnings)
 	}
+}
+
+// TestBadFiles holds the text of every mistake in testdata/*.bad.* to bad.golden.
+func TestBadFiles(t *testing.T) {
+	var b strings.Builder
+	for _, f := range testdata(t, "*.bad.*") {
+		_, err := Load([]string{f}, testEnv)
+		var all Errors
+		if !errors.As(err, &all) {
+			t.Fatalf("%s: got %v, want Errors", f, err)
+		}
+		b.WriteString(strings.ReplaceAll(all.Error(), "testdata/", "") + "\n\n")
+	}
+	golden(t, "bad.golden", b.String())
+}
+
+// TestNotSupportedYet holds the exact list of what the language has and this version refuses.
+func TestNotSupportedYet(t *testing.T) {
+	_, err := Load([]string{"testdata/later.yaml"}, noEnv)
+	var all Errors
+	if !errors.As(err, &all) {
+		t.Fatalf("got %v", err)
+	}
+	var b strings.Builder
+	for _, e := range all {
+		if !strings.Contains(e.Msg, "not supported yet") {
+			t.Errorf("another mistake: %v", e)
+		}
+		b.WriteString(strings.ReplaceAll(e.Error(), "testdata/", "") + "\n")
+	}
+	golden(t, "later.golden", b.String())
+}
+
+func TestWarnings(t *testing.T) {
+	c, err := Load([]string{"testdata/doubts.yaml"}, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "doubts.golden", strings.ReplaceAll(Errors(c.Warnings).Error(), "testdata/", "")+"\n")
 }

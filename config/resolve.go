@@ -78,6 +78,9 @@ func (p *Policy) over(l *Policy) {
 }
 
 func (b *Breaker) over(l *Breaker) {
+	if b.ErrorThreshold.Set || b.RequestVolume.Set || b.Window.Set || b.Buckets.Set || b.SleepWindow.Set || b.HalfOpenProbes.Set {
+		inherit(&b.Off, &Opt[bool]{Set: true}) // a stronger layer has fields: a none further down does not count
+	}
 	inherit(&b.ErrorThreshold, &l.ErrorThreshold)
 	inherit(&b.RequestVolume, &l.RequestVolume)
 	inherit(&b.Window, &l.Window)
@@ -88,6 +91,10 @@ func (b *Breaker) over(l *Breaker) {
 }
 
 func (o *Outlier) over(l *Outlier) {
+	if o.ConsecutiveFailures.Set || o.ErrorRatio.Set || o.TimeoutRatio.Set || o.RequestVolume.Set || o.Window.Set ||
+		o.EjectFor.Set || o.EjectMax.Set || o.MaxEjected.Set || o.Probe.Set {
+		inherit(&o.Off, &Opt[bool]{Set: true})
+	}
 	inherit(&o.ConsecutiveFailures, &l.ConsecutiveFailures)
 	inherit(&o.ErrorRatio, &l.ErrorRatio)
 	inherit(&o.TimeoutRatio, &l.TimeoutRatio)

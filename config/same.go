@@ -14,28 +14,57 @@ import (
 // digest is the fingerprint of a value, origins left out.
 type digest [sha256.Size]byte
 
+// prints are the fingerprints of a service: of what it says, and of that together with where it says it.
+type prints struct{ content, placed digest }
+
 // Same tells whether two services say the same, wherever it is written. Named policies count by name only: what `use`
 // stands for is not part of the service. A service must not be changed after it was loaded.
 func (s *Service) Same(t *Service) bool {
-	return s == t || s != nil && t != nil && s.digest() == t.digest()
+	return s == t || s != nil && t != nil && s.prints().content == t.prints().content
 }
 
 // Same tells whether two inbound services say the same, wherever it is written.
 func (in *Inbound) Same(other *Inbound) bool {
-	return in == other || in != nil && other != nil && fingerprint(in) == fingerprint(other)
+	return in == other || in != nil && other != nil && fingerprint(in, false) == fingerprint(other, false)
 }
 
-// digest gives what was computed at load, or computes it for a service that was made by hand.
-func (s *Service) digest() digest {
-	if s.sum != (digest{}) {
-		return s.sum
+// SamePolicies tells whether the named policies and the defaults say the same: only then does a service that did not
+// change have the policies it had before.
+func (c *Config) SamePolicies(other *Config) bool {
+	if len(c.Policies) != len(other.Policies) || fingerprint(&c.Defaults, false) != fingerprint(&other.Defaults, false) {
+		return false
 	}
-	return fingerprint(s)
+	for name, p := range c.Policies {
+		q := other.Policies[name]
+		if p != q && (p == nil || q == nil || fingerprint(p, false) != fingerprint(q, false)) {
+			return false
+		}
+	}
+	return true
 }
 
-// fingerprint hashes the exported fields of a value.
-func fingerprint[T any](v *T) digest {
-	w := writer{hash: sha256.New(), origin: reflect.TypeFor[Origin]()}
+// Keep puts the services of an earlier configuration in place of those that say the same at the same place, so that what
+// did not change is known by its pointer. A service that only moved within its file gets a new pointer, for its origins
+// are others; Same knows it still.
+func (c *Config) Keep(earlier *Config) {
+	for name, s := range c.Services {
+		if e := earlier.Services[name]; e != nil && e.prints().placed == s.prints().placed {
+			c.Services[name] = e
+		}
+	}
+}
+
+// prints gives what was computed at load, or computes it for a service that was made by hand.
+func (s *Service) prints() prints {
+	if s.sums != (prints{}) {
+		return s.sums
+	}
+	return prints{content: fingerprint(s, false), placed: fingerprint(s, true)}
+}
+
+// fingerprint hashes the exported fields of a value; with origins only when placed.
+func fingerprint[T any](v *T, placed bool) digest {
+	w := writer{hash: sha256.New(), origin: reflect.TypeFor[Origin](), placed: placed}
 	w.value(reflect.ValueOf(v).Elem())
 	w.flush()
 	return digest(w.hash.Sum(nil))
@@ -46,6 +75,7 @@ type writer struct {
 	hash   hash.Hash
 	buf    []byte
 	origin reflect.Type
+	placed bool
 }
 
 func (w *writer) flush() {
@@ -91,7 +121,7 @@ func (w *writer) value(v reflect.Value) {
 			n = 1
 		}
 		w.number(n)
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		w.number(uint64(v.Int()))
 	case reflect.Uint8, reflect.Uint64:
 		w.number(v.Uint())
@@ -100,21 +130,38 @@ func (w *writer) value(v reflect.Value) {
 	}
 }
 
-// fields writes a struct. A value that is not set is one zero, whatever else it holds; origins do not count.
+// fields writes a struct. A value that is not set is one zero, whatever else it holds.
 func (w *writer) fields(v reflect.Value) {
 	t := v.Type()
+	if t == w.origin {
+		w.place(v)
+		return
+	}
 	if t.NumField() == 3 && t.Field(2).Type == w.origin {
 		w.value(v.Field(1))
 		if v.Field(1).Bool() {
 			w.value(v.Field(0))
+			w.place(v.Field(2))
 		}
 		return
 	}
 	for i := range t.NumField() {
-		if f := t.Field(i); f.IsExported() && f.Type != w.origin {
+		if t.Field(i).IsExported() {
 			w.value(v.Field(i))
 		}
 	}
+}
+
+// place writes an origin, where origins count.
+func (w *writer) place(v reflect.Value) {
+	if !w.placed {
+		return
+	}
+	if source := v.Field(0); !source.IsNil() {
+		w.text(source.Elem().Field(0).String())
+	}
+	w.number(uint64(v.Field(1).Int()))
+	w.number(uint64(v.Field(2).Int()))
 }
 
 func (w *writer) mapOf(v reflect.Value) {

@@ -64,7 +64,7 @@ func object[T any](fields ...field[T]) value[T] {
 			}
 			return f.read(d, val, out)
 		})
-		return ok && required(d, n, fields)
+		return required(d, n, fields) && ok
 	}
 	return value[T]{read: read, schema: objectSchema(fields)}
 }
@@ -83,6 +83,9 @@ func choice[T any](fields ...field[T]) value[T] {
 
 func required[T any](d *decoder, n *yaml.Node, fields []field[T]) bool {
 	n, ok := d.follow(n)
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
 	for _, f := range fields {
 		if f.required && !has(n, f.name) {
 			ok = d.fail(n, "%s is missing", f.name)
