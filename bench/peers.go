@@ -1,0 +1,193 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/sidecar-mesh/sidecar/bench/load"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// body is what the origin answers: 100 octets.
+var body = strings.Repeat("0123456789", 10)
+
+// plain is the request of most rows.
+var plain = load.Request("bench", "/")
+
+// peer is a proxy that takes part.
+type peer struct {
+	name     string
+	binary   string // name or path
+	template string // of its configuration; "": all on the command line
+	version  []string
+	env      []string
+	argv     func(binary, config string, m mode) []string
+}
+
+// mode is how a proxy is to be set up; templates read it.
+type mode struct {
+	Dir, Listen, Origin string
+	HTTP                string // where the sidecar's outbound listener goes: Listen, but in TCP mode
+	Log                 string // file of the JSON access log; "": none
+	TCP                 bool
+	Module              string // nginx's stream module where that is a file of its own
+	Body                string // of the origin
+}
+
+// ListenPort is the port of Listen.
+func (m mode) ListenPort() string { return portOf(m.Listen) }
+
+// OriginPort is the port of Origin.
+func (m mode) OriginPort() string { return portOf(m.Origin) }
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+// allPeers lists who takes part, in the order of the tables. The ratios refer to nginx.
+func allPeers(b *bench) []*peer {
+	one := []string{"GOMAXPROCS=1"}
+	return []*peer{
+		{
+			name: "sidecar", binary: filepath.Join(b.root, "bin/sidecar"), template: "sidecar.yaml", version: []string{"version"}, env: one,
+			argv: func(binary, config string, _ mode) []string { return []string{binary, "run", "-c", config} },
+		},
+		{
+			name: "nginx", binary: "nginx", template: "nginx.conf", version: []string{"-v"},
+			argv: func(binary, config string, m mode) []string {
+				return []string{binary, "-p", m.Dir, "-e", filepath.Join(m.Dir, "nginx.err"), "-c", config}
+			},
+		},
+		{
+			name: "haproxy", binary: "haproxy", template: "haproxy.cfg", version: []string{"-v"},
+			argv: func(binary, config string, _ mode) []string { return []string{binary, "-db", "-f", config} },
+		},
+		{
+			name: "envoy", binary: filepath.Join(b.root, ".cache/envoy/envoy"), template: "envoy.yaml", version: []string{"--version"},
+			argv: func(binary, config string, _ mode) []string {
+				return []string{binary, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error", "-c", config}
+			},
+		},
+		{
+			name: "net/http", binary: filepath.Join(b.dir, "reverseproxy"), env: one,
+			argv: func(binary, _ string, m mode) []string {
+				argv := []string{binary, "-listen", m.Listen, "-to", m.Origin, "-log", m.Log}
+				if m.TCP {
+					argv = append(argv, "-tcp")
+				}
+				return argv
+			},
+		},
+	}
+}
+
+// present tells whether the peer can be started, building it first when it is ours.
+func (p *peer) present(ctx context.Context, b *bench) error {
+	if p.name == "net/http" {
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.binary, "./bench/reverseproxy")
+		cmd.Dir = b.root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	path, err := exec.LookPath(p.binary)
+	p.binary = path
+	return err
+}
+
+// start runs a peer in the given mode, with fresh memory, and waits until it serves.
+func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
+	m.Dir, m.Listen = b.dir, freeAddress()
+	if m.Origin == "" {
+		m.Origin = b.origin
+	}
+	m.HTTP = m.Listen
+	if m.TCP {
+		m.HTTP = freeAddress()
+		if module := "/usr/lib/nginx/modules/ngx_stream_module.so"; exists(module) {
+			m.Module = module
+		}
+	}
+	config := ""
+	if p.template != "" {
+		text, err := render(p.template, m)
+		if err != nil {
+			return nil, err
+		}
+		config = filepath.Join(b.dir, p.template)
+		if err := os.WriteFile(config, text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	to := ""
+	if p.name == "haproxy" {
+		to = m.Log
+	}
+	proc, err := b.spawn(proxyCore, p.template, to, p.env, p.argv(p.binary, config, m))
+	if err != nil {
+		return nil, err
+	}
+	proc.address = m.Listen
+	if m.TCP {
+		err = proc.awaitTCP(ctx)
+	} else {
+		err = proc.awaitHTTP(ctx, plain)
+	}
+	if err != nil {
+		proc.stop()
+		return nil, err
+	}
+	return proc, nil
+}
+
+// startOrigin runs nginx as origin beside the load.
+func (b *bench) startOrigin(ctx context.Context, listen string) (*process, error) {
+	text, err := render("origin.conf", mode{Dir: b.dir, Listen: listen, Body: body})
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(b.dir, "origin-"+portOf(listen)+".conf")
+	if err := os.WriteFile(config, text, 0o644); err != nil {
+		return nil, err
+	}
+	errors := filepath.Join(b.dir, "origin.err")
+	p, err := b.spawn(loadCore, "origin", "", nil, []string{"nginx", "-p", b.dir, "-e", errors, "-c", config})
+	if err != nil {
+		return nil, err
+	}
+	p.address = "127.0.0.1:" + portOf(listen)
+	if err := p.awaitHTTP(ctx, plain); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("origin: %w", err)
+	}
+	return p, nil
+}
+
+func render(name string, m mode) ([]byte, error) {
+	t, err := template.New(name+".tmpl").Funcs(template.FuncMap{"port": freeAddress}).ParseFS(templateFiles, "templates/"+name+".tmpl")
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = t.Execute(&out, m)
+	return out.Bytes(), err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,272 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/bench/load"
+)
+
+const (
+	warmup      = time.Second
+	settle      = 2 * time.Second // until a process has done what it does by itself
+	connections = 64
+	idleConns   = 4000
+	share       = 0.6 // of its own saturation that a proxy is asked to carry for latency
+)
+
+// The columns that more than one row has.
+const (
+	colCPU  = "CPU a request, µs"
+	colRate = "requests/s"
+)
+
+// each starts every peer in turn, round by round, each round beginning with another, and has it measured. A peer that
+// fails gets a note, not a number.
+func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *process, name string) error) error {
+	for round := range b.rounds {
+		for i := range b.peers {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			p := b.peers[(i+round)%len(b.peers)]
+			proc, err := b.start(ctx, p, m)
+			if err == nil {
+				err = measure(proc, p.name)
+				proc.stop()
+			}
+			if err != nil {
+				t.note("%s, round %d: %v", p.name, round+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+// saturate loads a proxy as much as it takes, and returns the CPU of a request in µs, requests a second, and how busy its
+// core was in percent.
+func (b *bench) saturate(ctx context.Context, p *process, host, path string) (cpu, rate, busy float64, err error) {
+	if _, err := b.wrk(ctx, p.address, host, path, connections, warmup); err != nil {
+		return 0, 0, 0, err
+	}
+	used, begin := p.cpu(), time.Now()
+	s, err := b.wrk(ctx, p.address, host, path, connections, b.seconds)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	used = p.cpu() - used
+	micros := float64(used) / float64(time.Microsecond)
+	return micros / s.requests, s.perSecond, 100 * float64(used) / float64(time.Since(begin)), nil
+}
+
+func (b *bench) cpuRow(ctx context.Context) (*table, error) {
+	t := newTable("cpu", "HTTP/1.1 keep-alive, 64 connections, at saturation", column{colCPU, low}, column{colRate, high}, column{"core busy, %", neither})
+	b.cpu = t
+	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+		cpu, rate, busy, err := b.saturate(ctx, p, "bench", "/")
+		if err == nil {
+			t.add(name, cpu, rate, busy)
+		}
+		return err
+	})
+}
+
+func (b *bench) latencyRow(ctx context.Context) (*table, error) {
+	t := newTable("latency", "latency at 60 % of own saturation, and at one rate for all that carry it, open loop",
+		column{"rate, 1/s", neither}, column{"p50, µs", low}, column{"p99, µs", low},
+		column{"p50 at the same rate, µs", low}, column{"p99 at the same rate, µs", low})
+	saturation := map[string]float64{}
+	for _, p := range b.peers {
+		if rate, ok := b.cpu.median(p.name, colRate); ok {
+			saturation[p.name] = rate
+			continue
+		}
+		proc, err := b.start(ctx, p, mode{})
+		if err == nil {
+			var s shot
+			s, err = b.wrk(ctx, proc.address, "bench", "/", connections, 2*time.Second)
+			saturation[p.name] = s.perSecond
+			proc.stop()
+		}
+		if err != nil {
+			t.note("%s: %v", p.name, err)
+		}
+	}
+	// The slower of the sidecar and nginx sets the common rate.
+	same := 0.0
+	for _, name := range []string{"sidecar", "nginx"} {
+		if s := share * saturation[name]; s > 0 && (same == 0 || s < same) {
+			same = s
+		}
+	}
+	t.note("the same rate is %.0f/s; peers that it would load above 80 %% are left out", same)
+	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+		open := func(rate float64) (p50, p99 float64, err error) {
+			l, err := load.Open(p.address, plain, rate, connections, warmup, b.seconds)
+			if err == nil && l.Errors > 0 {
+				err = fmt.Errorf("%d of %d requests failed", l.Errors, l.Errors+l.Count)
+			}
+			return micros(l.P50), micros(l.P99), err
+		}
+		if saturation[name] == 0 {
+			return nil
+		}
+		rate := share * saturation[name]
+		p50, p99, err := open(rate)
+		if err != nil {
+			return err
+		}
+		t.add(name, rate, p50, p99)
+		if same == 0 || same > 0.8*saturation[name] {
+			return nil
+		}
+		if p50, p99, err = open(same); err == nil {
+			t.addFrom(name, 3, p50, p99)
+		}
+		return err
+	})
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func (b *bench) oneRow(ctx context.Context) (*table, error) {
+	t := newTable("one", "one connection, one request after the other", column{"p50, µs", neither}, column{"added p50, µs", low}, column{"p99, µs", low})
+	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+		if _, err := load.One(p.address, plain, warmup/2); err != nil {
+			return err
+		}
+		direct, err := load.One(b.origin, plain, b.seconds/5)
+		if err != nil {
+			return err
+		}
+		through, err := load.One(p.address, plain, b.seconds)
+		if err != nil {
+			return err
+		}
+		t.add("direct", micros(direct.P50), 0, micros(direct.P99))
+		t.add(name, micros(through.P50), micros(through.P50-direct.P50), micros(through.P99))
+		return nil
+	})
+}
+
+func (b *bench) rssRow(ctx context.Context) (*table, error) {
+	t := newTable("rss", "resident memory of a fresh, idle proxy, all its processes", column{"RSS, MB", low})
+	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		t.add(name, p.rss()/1e6)
+		return nil
+	})
+}
+
+func (b *bench) connsRow(ctx context.Context) (*table, error) {
+	t := newTable("conns", fmt.Sprintf("memory of %d idle keep-alive connections, each used once, fresh process", idleConns), column{"kB a connection", low})
+	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		before := p.rss()
+		conns, err := load.Idle(p.address, plain, idleConns)
+		defer func() { closeAll(conns) }()
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		t.add(name, (p.rss()-before)/idleConns/1e3)
+		return nil
+	})
+}
+
+func closeAll(conns []net.Conn) {
+	for _, nc := range conns {
+		_ = nc.Close()
+	}
+}
+
+func (b *bench) logRow(ctx context.Context) (*table, error) {
+	t := newTable("log", "as cpu, with a JSON access log to a file", column{colCPU, low}, column{colRate, high}, column{"added by the log, µs", low})
+	file := filepath.Join(b.dir, "access.log")
+	return t, b.each(ctx, t, mode{Log: file}, func(p *process, name string) error {
+		cpu, rate, _, err := b.saturate(ctx, p, "bench", "/")
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, settle); err != nil { // for what is flushed by time
+			return err
+		}
+		if err := isJSONLog(file); err != nil {
+			return err
+		}
+		t.add(name, cpu, rate)
+		if plain, ok := b.cpu.median(name, colCPU); ok {
+			t.addFrom(name, 2, cpu-plain)
+		}
+		return os.Remove(file)
+	})
+}
+
+// isJSONLog checks that a log has lines and that its last one is JSON with a status.
+func isJSONLog(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	text = bytes.TrimSpace(text)
+	last := text[bytes.LastIndexByte(text, '\n')+1:]
+	var line map[string]any
+	if err := json.Unmarshal(last, &line); err != nil {
+		return fmt.Errorf("the log ends with %.200q: %w", last, err)
+	}
+	if line["status"] == nil {
+		return fmt.Errorf("the log has no status: %.200q", last)
+	}
+	return nil
+}
+
+func (b *bench) tcpRow(ctx context.Context) (*table, error) {
+	t := newTable("tcp", "TCP relay, 4 connections downwards", column{"GB a CPU second", high}, column{"GB/s", high}, column{"core busy, %", neither})
+	source, err := load.Source()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = source.Close() }()
+	return t, b.each(ctx, t, mode{TCP: true, Origin: source.Addr().String()}, func(p *process, name string) error {
+		if _, err := load.Sink(p.address, 4, warmup/2); err != nil {
+			return err
+		}
+		used, begin := p.cpu(), time.Now()
+		octets, err := load.Sink(p.address, 4, b.seconds)
+		if err != nil {
+			return err
+		}
+		used = p.cpu() - used
+		wall := time.Since(begin)
+		if octets == 0 || used == 0 {
+			return fmt.Errorf("%d octets in %v of CPU", octets, used)
+		}
+		gb := float64(octets) / 1e9
+		t.add(name, gb/used.Seconds(), gb/wall.Seconds(), 100*float64(used)/float64(wall))
+		return nil
+	})
+}
+
+// pause waits, unless the run is over.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
