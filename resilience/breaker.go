@@ -220,7 +220,7 @@ func (b *Breaker) recordLocked(now time.Time, t Ticket, r CallResult) BreakerCha
 	switch stateOf(w) {
 	case Closed:
 		b.advanceLocked(now)
-		b.win.add(int(r))
+		b.win.add(int(r), 1)
 		if b.tripsLocked() {
 			b.openLocked(now)
 			return Opened

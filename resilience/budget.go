@@ -52,7 +52,7 @@ func (b *Budget) Call(now time.Time) {
 	}
 	b.mu.Lock()
 	b.advanceLocked(now)
-	b.win.add(budgetCalls)
+	b.win.add(budgetCalls, 1)
 	b.mu.Unlock()
 }
 
@@ -68,7 +68,7 @@ func (b *Budget) Take(now time.Time) bool {
 	if (used+1)*million > b.ratio*calls+b.free {
 		return false
 	}
-	b.win.add(budgetRetries)
+	b.win.add(budgetRetries, 1)
 	return true
 }
 

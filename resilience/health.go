@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,11 @@ const (
 type EndpointHealth struct {
 	// Address is for the owner, to know whom an Outlier speaks of. It does not change.
 	Address string
+
+	// A success takes the short way as long as quiet says: it is counted in fresh, and mu is not needed.
+	quiet atomic.Int64  // end of the quiet time, in ns since base; 0: there is none
+	fresh atomic.Uint32 // successes of the quiet time
+	base  time.Time     // written once, before quiet
 
 	mu          sync.Mutex
 	win         window // guarded by mu, as all down to ejections
@@ -43,31 +49,52 @@ type HealthState struct {
 	Consecutive int         // failures since the last success
 }
 
-// record counts o and says why h should be ejected, if it should.
-func (h *EndpointHealth) record(now time.Time, cfg *OutlierConfig, o Outcome) EjectReason {
+// well counts an attempt that succeeded. While there is nothing to forgive and the bucket lasts, that is one addition.
+func (h *EndpointHealth) well(now time.Time, cfg *OutlierConfig) {
+	if end := h.quiet.Load(); end != 0 && int64(now.Sub(h.base)) < end {
+		h.fresh.Add(1)
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ejected { // an attempt from before, or panic routing: counters start clean after the return
+	if h.ejected {
+		return
+	}
+	h.advanceLocked(now, cfg)
+	h.win.add(attemptsOK, 1)
+	h.consecutive = 0
+	h.quiet.Store(int64(h.win.begin.Add(h.win.width).Sub(h.base)))
+}
+
+// ill counts an attempt that failed and says why h should be ejected, if it should. What still comes from an ejected
+// endpoint, of calls from before or by panic routing, does not count: its counters start clean after the return.
+func (h *EndpointHealth) ill(now time.Time, cfg *OutlierConfig, k Kind) EjectReason {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ejected {
 		return EjectNone
 	}
-	if h.win.ring == nil {
-		h.win.start(now, healthBuckets, max(1, cfg.Window/healthBuckets))
-	}
-	h.win.advance(now)
-	if !o.Failed() {
-		h.win.add(attemptsOK)
-		h.consecutive = 0
-		return EjectNone
-	}
+	h.advanceLocked(now, cfg)
 	h.settleLocked(now, cfg)
 	h.calm = now
 	h.consecutive++
-	if o.Kind == TimedOut || o.Kind == ConnectTimed {
-		h.win.add(attemptsTimedOut)
+	if k == TimedOut || k == ConnectTimed {
+		h.win.add(attemptsTimedOut, 1)
 	} else {
-		h.win.add(attemptsFailed)
+		h.win.add(attemptsFailed, 1)
 	}
 	return h.verdictLocked(cfg)
+}
+
+// advanceLocked ends the quiet time, takes its successes into the bucket they belong to, and goes on to now's bucket.
+func (h *EndpointHealth) advanceLocked(now time.Time, cfg *OutlierConfig) {
+	if h.win.ring == nil {
+		h.win.start(now, healthBuckets, max(1, cfg.Window/healthBuckets))
+		h.base = h.win.begin
+	}
+	h.quiet.Store(0)
+	h.win.add(attemptsOK, h.fresh.Swap(0))
+	h.win.advance(now)
 }
 
 func (h *EndpointHealth) verdictLocked(cfg *OutlierConfig) EjectReason {
@@ -114,6 +141,7 @@ func (h *EndpointHealth) eject(now time.Time, cfg *OutlierConfig) (reason EjectR
 	// The number stops counting where it no longer prolongs: after a long illness it must not take days to forget.
 	h.ejections = min(h.ejections, max(1, int((cfg.EjectMax+cfg.EjectFor-1)/cfg.EjectFor)))
 	h.ejected, h.reason = true, reason
+	h.quiet.Store(0)
 	h.until = now.Add(min(cfg.EjectFor*time.Duration(h.ejections), cfg.EjectMax))
 	h.nextProbe = h.until
 	return reason, h.until, h.ejections
@@ -126,6 +154,7 @@ func (h *EndpointHealth) readmit(now time.Time) {
 	h.ejected, h.reason = false, EjectNone
 	h.until, h.nextProbe = time.Time{}, time.Time{}
 	h.consecutive = 0
+	h.fresh.Store(0)
 	h.win.clear()
 	h.calm = now
 }

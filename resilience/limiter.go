@@ -242,6 +242,9 @@ func (l *Limiter) Leave(w *Waiter) (refused Pass, granted bool) {
 
 // Granted reports whether w, woken, has a place.
 func (l *Limiter) Granted(w *Waiter) bool {
+	if l == nil {
+		return true
+	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	return w.state == waiterGranted

@@ -127,10 +127,20 @@ func (o *Outlier) SetSize(now time.Time, known, usable int) (readmitted []*Endpo
 // Record counts an attempt at the endpoint of h: each one but those that Call replays as stale (WhyStale), since a pool's
 // dead connections say nothing about an endpoint. A caller who left, a full pool and a lack of endpoints are not counted.
 func (o *Outlier) Record(now time.Time, h *EndpointHealth, out Outcome) EjectVerdict {
-	if o == nil || out.Kind == Gone || out.Kind == NoEndpoint || out.Kind == Saturated {
+	switch {
+	case o == nil:
+		return EjectVerdict{}
+	case out.Kind == Answered && out.Status < 500: // not Failed, without copying out
+		h.well(now, &o.cfg)
+		return EjectVerdict{}
+	case !out.Failed():
 		return EjectVerdict{}
 	}
-	reason := h.record(now, &o.cfg, out)
+	return o.fail(now, h, out.Kind)
+}
+
+func (o *Outlier) fail(now time.Time, h *EndpointHealth, k Kind) EjectVerdict {
+	reason := h.ill(now, &o.cfg, k)
 	if reason == EjectNone {
 		return EjectVerdict{}
 	}

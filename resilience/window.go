@@ -51,10 +51,10 @@ func (w *window) start(now time.Time, n int, width time.Duration) {
 	w.begin = now.Add(-now.Sub(now.Truncate(width)))
 }
 
-// add counts one event of kind i in the bucket in progress.
-func (w *window) add(i int) {
-	w.ring[w.at][i]++
-	w.sum[i]++
+// add counts n events of kind i in the bucket in progress.
+func (w *window) add(i int, n uint32) {
+	w.ring[w.at][i] += n
+	w.sum[i] += n
 }
 
 // clear forgets all events.
