@@ -200,29 +200,49 @@ func checkInit(t *tree) (bad []string) {
 	return bad
 }
 
-// checkSleep finds tests that sleep. In a synctest bubble time is virtual, so sleeping is exact and free there.
+// checkSleep finds tests that sleep. In a synctest bubble time is virtual, so sleeping is exact and free there: in what is
+// passed to synctest.Test or to a function that calls it, and in a function that calls synctest.Wait.
 func checkSleep(t *tree) (bad []string) {
 	for _, dir := range t.folders() {
+		bubbles := map[string]bool{} // functions of the package that call synctest.Test
+		for _, f := range t.pkgs[dir] {
+			for _, d := range f.ast.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && f.test {
+					bubbles[fn.Name.Name] = calls(fn, "synctest", "Test")
+				}
+			}
+		}
 		for _, f := range t.pkgs[dir] {
 			if !f.test {
 				continue
 			}
 			ast.Inspect(f.ast, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				if isName(call.Fun, "synctest", "Test") {
-					return false
-				}
-				if isName(call.Fun, "time", "Sleep") {
-					bad = append(bad, t.at(n)+": sleeps; wait for the event, or use synctest")
+				switch n := n.(type) {
+				case *ast.FuncDecl:
+					return !calls(n, "synctest", "Wait")
+				case *ast.CallExpr:
+					if fn, ok := n.Fun.(*ast.Ident); (ok && bubbles[fn.Name]) || isName(n.Fun, "synctest", "Test") {
+						return false
+					}
+					if isName(n.Fun, "time", "Sleep") {
+						bad = append(bad, t.at(n)+": sleeps; wait for the event, or use synctest")
+					}
 				}
 				return true
 			})
 		}
 	}
 	return bad
+}
+
+// calls tells whether fn calls pkg.name.
+func calls(fn *ast.FuncDecl, pkg, name string) (found bool) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		found = found || (ok && isName(call.Fun, pkg, name))
+		return !found
+	})
+	return found
 }
 
 func isName(e ast.Expr, pkg, name string) bool {
