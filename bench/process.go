@@ -213,7 +213,7 @@ func (b *bench) wrk(ctx context.Context, address, host, path string, connections
 	seconds := max(1, int(duration.Round(time.Second)/time.Second))
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds+10)*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c", strconv.Itoa(connections), "-d", strconv.Itoa(seconds),
+	cmd := exec.CommandContext(ctx, "wrk", "-t1", "--timeout", "10s", "-c", strconv.Itoa(connections), "-d", strconv.Itoa(seconds),
 		"-H", "Host: "+host, "http://"+address+path)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
