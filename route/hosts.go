@@ -116,7 +116,7 @@ func splitPattern(pattern string) (name string, port uint16, hasPort bool, err e
 	}
 	base := strings.TrimPrefix(name, "*.")
 	switch {
-	case name == "*":
+	case name == "*" && !strings.HasPrefix(pattern, "*."):
 		return name, port, hasPort, nil
 	case strings.Contains(base, "*"):
 		return "", 0, false, errors.New(`"*" may stand only alone or as the first label`)
@@ -158,7 +158,7 @@ func splitAuthority(s string) (name string, port uint16, hasPort, ok bool) {
 			return "", 0, false, false
 		}
 	}
-	if n := len(name); n > 1 && name[n-1] == '.' {
+	if n := len(name); n > 0 && name[n-1] == '.' {
 		name = name[:n-1]
 	}
 	return name, port, hasPort, validName(name)
@@ -186,7 +186,11 @@ func validName(s string) bool {
 		return false
 	}
 	for i := range len(s) {
-		switch c := s[i]; {
+		c := s[i]
+		if 'a' <= c && c <= 'z' || '-' <= c && c <= '9' && c != '/' {
+			continue // nearly all
+		}
+		switch {
 		case c <= ' ' || c == 0x7f:
 			return false
 		case c == '/' || c == '\\' || c == '@' || c == ',' || c == '?' || c == '#' || c == '[' || c == ']':

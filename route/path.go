@@ -81,7 +81,11 @@ func NormalizePath(dst []byte, path string) (string, Verdict) {
 func scanPath(path string) (end int, verdict Verdict, normal bool) {
 	normal = true
 	for i := 0; i < len(path); i++ {
-		switch c := path[i]; octet(c) {
+		c := path[i]
+		if c >= '/' && c != '?' && c != '\\' && c != 0x7f {
+			continue // nearly all
+		}
+		switch octet(c) {
 		case octetPlain:
 			if c == '.' && path[i-1] == '/' { // a dot segment perhaps; path[0] is a slash
 				normal = false
@@ -108,7 +112,11 @@ func scanPath(path string) (end int, verdict Verdict, normal bool) {
 // scanQuery refuses only what could break the request line or hide something behind it.
 func scanQuery(query string) Verdict {
 	for i := range len(query) {
-		switch octet(query[i]) {
+		c := query[i]
+		if c > '#' && c != 0x7f {
+			continue
+		}
+		switch octet(c) {
 		case octetBad:
 			return PathControl
 		case octetFragment:
