@@ -3,6 +3,7 @@ package discovery
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"time"
 
@@ -29,8 +30,9 @@ type ask struct{ feed, name string }
 // member is a service of a plan.
 type member struct {
 	service *config.Service
-	asks    []ask // of its registries, in order
-	names   []ask // of the names in its addresses now
+	fixed   []*config.Endpoint // its own endpoints, with the pointers of before where they did not change
+	asks    []ask              // of its registries, in order
+	names   []ask              // of the names in its addresses now
 	derived map[derivation]*config.Endpoint
 	set     *config.EndpointSet
 	pending []Wait
@@ -63,7 +65,7 @@ func newPlan(cfg *config.Config, prev *plan) (*plan, error) {
 	}
 	p.cfg, p.revision, p.resolver = cfg, revision(cfg), resolverOf(cfg)
 	for name, s := range cfg.Services {
-		mb := &member{service: s}
+		mb := &member{service: s, fixed: s.Endpoints}
 		for _, r := range s.Registry {
 			reg, ok := cfg.Registries[r]
 			if !ok {
@@ -74,6 +76,9 @@ func newPlan(cfg *config.Config, prev *plan) (*plan, error) {
 		if prev != nil && prev.members[name] != nil {
 			old := prev.members[name]
 			mb.derived, mb.set, mb.held, mb.holdEnd, mb.pending = old.derived, old.set, old.held, old.holdEnd, old.pending
+			if mb.fixed = old.fixed; s != old.service {
+				mb.fixed = shareEndpoints(s.Endpoints, old.fixed)
+			}
 		}
 		p.members[name] = mb
 		p.use(mb, mb.asks)
@@ -96,7 +101,7 @@ func resolverOf(cfg *config.Config) string {
 }
 
 // askedName is what a registry is asked for a service: its name; for a DNS registry its first host that is no pattern, as
-// an SRV record alone where no port can be assumed.
+// an SRV record alone where neither a port is given nor one can be assumed.
 func askedName(s *config.Service, reg *config.Registry) string {
 	if reg.DNS == nil {
 		return s.Name
@@ -108,7 +113,7 @@ func askedName(s *config.Service, reg *config.Registry) string {
 			break
 		}
 	}
-	if s.Protocol == "tcp" {
+	if _, _, err := net.SplitHostPort(host); err != nil && s.Protocol == "tcp" {
 		return "srv:" + host
 	}
 	return host

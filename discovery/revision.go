@@ -17,7 +17,7 @@ import (
 // is the same in all sidecars of a fleet with the same configuration.
 func revision(cfg *config.Config) string {
 	c := *cfg
-	c.Node = config.Node{}
+	c.Node, c.Warnings = config.Node{}, nil
 	d := digest{Hash: sha256.New(), skip: reflect.TypeFor[config.Origin]()}
 	d.value(reflect.ValueOf(c))
 	return hex.EncodeToString(d.Sum(nil)[:6])
@@ -70,7 +70,9 @@ func (d *digest) value(v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			d.value(v.Field(i))
+			if v.Type().Field(i).IsExported() {
+				d.value(v.Field(i))
+			}
 		}
 	default:
 	}

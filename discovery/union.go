@@ -14,10 +14,10 @@ const static = "static"
 // resolved than before.
 func (p *plan) build(mb *member, feeds map[string]*feed, now time.Time, hold time.Duration) (changed, names bool) {
 	u := union{plan: p, member: mb, feeds: feeds}
-	if len(mb.service.Endpoints) > 0 || len(mb.asks) == 0 {
+	if len(mb.fixed) > 0 || len(mb.asks) == 0 {
 		u.states = append(u.states, config.SourceState{Name: static, Answered: true})
 		u.remember()
-		u.add(mb.service.Endpoints)
+		u.add(mb.fixed)
 	}
 	for i, a := range mb.asks {
 		if i > 0 {

@@ -176,3 +176,19 @@ func TestChangeBeforeRun(t *testing.T) {
 		t.Error("not noticed")
 	}
 }
+
+// A write through another hard link gives no event where the file is watched: the periodic comparison finds it.
+func TestWithoutEvent(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	file, link := filepath.Join(dir, "a.yaml"), filepath.Join(other, "a.yaml")
+	put(t, file, "one")
+	must(t, os.Link(file, link))
+	w := watch.NewChecking([]string{file}, time.Millisecond, 10*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	calls, done := make(chan struct{}, 1), make(chan error, 1)
+	go func() { done <- w.Run(ctx, func() { calls <- struct{}{} }) }()
+	put(t, link, "two")
+	noticed(t, calls)
+	cancel()
+	must(t, <-done)
+}
