@@ -29,64 +29,82 @@ func (w *naiveWindow) sums(bucket int64) (bad, all int) {
 	return bad, all
 }
 
+// breakerModel watches a Breaker of 4 × 100 ms.
+type breakerModel struct {
+	t     *testing.T
+	b     *resilience.Breaker
+	n     int // probes
+	now   time.Time
+	win   naiveWindow
+	out   []resilience.Ticket // probes on their way that can still report
+	since time.Time           // of the last probe
+}
+
+const (
+	modelSleep  = 700 * time.Millisecond
+	modelBucket = 100 * time.Millisecond
+	modelVolume = 3
+)
+
+// call asks for a call, and ends it at once if it is an ordinary one.
+func (m *breakerModel) call(bad bool) {
+	before := m.b.State(m.now)
+	a := m.b.Admit(m.now)
+	switch {
+	case a.OK && before == resilience.Open:
+		m.t.Fatal("an open breaker admitted a call")
+	case !a.OK && !a.Until.After(m.now):
+		m.t.Fatalf("refused until %v, now %v", a.Until.Sub(epoch), m.now.Sub(epoch))
+	case a.Probe:
+		if a.Change == resilience.HalfOpened || m.now.Sub(m.since) >= modelSleep {
+			m.out = m.out[:0]
+		}
+		if m.out, m.since = append(m.out, a.Ticket), m.now; len(m.out) > m.n {
+			m.t.Fatalf("%d probes at once", len(m.out))
+		}
+	case a.OK:
+		bucket := int64(m.now.Sub(epoch) / modelBucket)
+		m.win.add(bucket, bad)
+		wantBad, all := m.win.sums(bucket)
+		trips := wantBad > 0 && all >= modelVolume && 2*wantBad >= all
+		got := m.b.Record(m.now, a.Ticket, map[bool]resilience.CallResult{true: resilience.CallFailed}[bad])
+		if (got == resilience.Opened) != trips {
+			m.t.Fatalf("%d of %d bad: %v", wantBad, all, got)
+		}
+	}
+}
+
+// probed ends the oldest probe.
+func (m *breakerModel) probed(cancel bool, r resilience.CallResult) {
+	if len(m.out) == 0 {
+		return
+	}
+	ticket := m.out[0]
+	m.out = m.out[1:]
+	if cancel {
+		m.b.Cancel(m.now, ticket)
+	} else if m.b.Record(m.now, ticket, r) == resilience.ClosedAgain {
+		m.win = naiveWindow{}
+	}
+}
+
 func FuzzBreaker(f *testing.F) {
 	f.Add(byte(0), []byte{0, 9, 9, 9, 9, 0xff, 0xff, 8, 9})
 	f.Add(byte(2), []byte("\x09\x09\x09\x09\xfc\xfc\xfc\xfc\xfc\xfc\x08\x08\x09\x0a\x0b"))
 	f.Fuzz(func(t *testing.T, probes byte, events []byte) {
-		const sleep, volume = 700 * time.Millisecond, 3
 		n := 1 + int(probes&3)
-		b := resilience.NewBreaker(resilience.BreakerConfig{
-			RequestVolume: volume, Window: 4 * 100 * time.Millisecond, Buckets: 4, SleepWindow: sleep, HalfOpenProbes: n,
-		})
-		now, model := epoch, &naiveWindow{}
-		var out []resilience.Ticket // probes on their way that can still report
-		var since time.Time         // of the last probe
+		m := &breakerModel{t: t, n: n, now: epoch, b: resilience.NewBreaker(resilience.BreakerConfig{
+			RequestVolume: modelVolume, Window: 4 * modelBucket, Buckets: 4, SleepWindow: modelSleep, HalfOpenProbes: n,
+		})}
 		for _, e := range events {
-			now = now.Add(time.Duration(e>>2) * 7 * time.Millisecond)
-			before := b.State(now)
-			switch e & 3 {
-			case 0, 1:
-				a := b.Admit(now)
-				if a.OK && before == resilience.Open {
-					t.Fatal("an open breaker admitted a call")
-				}
-				if !a.OK && !a.Until.After(now) {
-					t.Fatalf("refused until %v, now %v", a.Until.Sub(epoch), now.Sub(epoch))
-				}
-				if a.Probe {
-					if a.Change == resilience.HalfOpened || now.Sub(since) >= sleep {
-						out = out[:0]
-					}
-					if out, since = append(out, a.Ticket), now; len(out) > n {
-						t.Fatalf("%d probes at once", len(out))
-					}
-					continue
-				}
-				if a.OK {
-					bad := e&1 == 1
-					bucket := int64(now.Sub(epoch) / (100 * time.Millisecond))
-					model.add(bucket, bad)
-					wantBad, all := model.sums(bucket)
-					trips := wantBad > 0 && all >= volume && 2*wantBad >= all
-					got := b.Record(now, a.Ticket, map[bool]resilience.CallResult{true: resilience.CallFailed}[bad])
-					if (got == resilience.Opened) != trips {
-						t.Fatalf("%d of %d bad: %v", wantBad, all, got)
-					}
-				}
-			case 2, 3:
-				if len(out) == 0 {
-					continue
-				}
-				ticket := out[0]
-				out = out[1:]
-				if e&1 == 1 {
-					b.Cancel(now, ticket)
-				} else if b.Record(now, ticket, resilience.CallResult(e>>3&3)) == resilience.ClosedAgain {
-					model = &naiveWindow{}
-				}
+			m.now = m.now.Add(time.Duration(e>>2) * 7 * time.Millisecond)
+			if e&2 == 0 {
+				m.call(e&1 == 1)
+			} else {
+				m.probed(e&1 == 1, resilience.CallResult(e>>3&3))
 			}
 		}
-		neverWedged(t, b, now.Add(sleep), n)
+		neverWedged(t, m.b, m.now.Add(modelSleep), n)
 	})
 }
 
@@ -104,64 +122,77 @@ func neverWedged(t *testing.T, b *resilience.Breaker, now time.Time, n int) {
 	}
 }
 
+// outlierModel watches an Outlier over eight endpoints that ejects after three failures in a row.
+type outlierModel struct {
+	t            *testing.T
+	o            *resilience.Outlier
+	now          time.Time
+	most, usable int
+	row          map[*resilience.EndpointHealth]int       // failures since the last success
+	out          map[*resilience.EndpointHealth]time.Time // ejected until
+}
+
+func (m *outlierModel) back(h *resilience.EndpointHealth) {
+	delete(m.out, h)
+	m.row[h] = 0
+}
+
+func (m *outlierModel) event(what, detail byte, h *resilience.EndpointHealth) {
+	until, was := m.out[h]
+	switch what {
+	case 0:
+		m.usable = int(detail >> 4 & 7)
+		for _, h := range m.o.SetSize(m.now, 8, m.usable) {
+			m.back(h)
+		}
+	case 1:
+		ok := detail&0x80 != 0
+		v := m.o.ProbeResult(m.now, h, ok)
+		if (v.Act == resilience.Readmit) != (was && ok && !m.now.Before(until)) {
+			m.t.Fatalf("probe %t of %t: %v", ok, was, v)
+		}
+		if v.Act == resilience.Readmit {
+			m.back(h)
+		}
+	case 2, 3:
+		m.o.Record(m.now, h, resilience.Outcome{Status: 200})
+		if !was {
+			m.row[h] = 0
+		}
+	default:
+		v := m.o.Record(m.now, h, resilience.Outcome{Kind: resilience.Reset})
+		m.row[h]++
+		checkVerdict(m.t, v, was, m.row[h])
+		if v.Act == resilience.Eject {
+			m.out[h] = v.Until
+		}
+	}
+	if n := len(m.out); n != m.o.Ejected() || n > m.most || m.usable > 0 && n >= m.usable {
+		m.t.Fatalf("%d ejected, it says %d, at most %d of %d usable", n, m.o.Ejected(), m.most, m.usable)
+	}
+}
+
 func FuzzOutlier(f *testing.F) {
 	f.Add([]byte{4, 0, 8, 1, 8, 1, 8, 1, 8, 1, 0xf8, 2, 0x10, 3})
 	f.Add([]byte("\x07\x01\x01\x01\x02\x02\x02\x03\x03\x03\xff\xfe\xfd\x84\x85\x86\x87"))
 	f.Fuzz(func(t *testing.T, events []byte) {
-		const n = 8
 		share := map[bool]float64{true: 0.5, false: 0.2}[len(events)%2 == 0]
-		most := max(1, int(share*n))
-		o := resilience.NewOutlier(resilience.OutlierConfig{
-			ConsecutiveFailures: 3, RequestVolume: 6, MaxEjected: share, EjectFor: time.Second, EjectMax: 4 * time.Second,
-			ProbeInterval: time.Second, Window: 2 * time.Second,
-		})
-		hs := make([]*resilience.EndpointHealth, n)
-		row := make(map[*resilience.EndpointHealth]int)
-		out := make(map[*resilience.EndpointHealth]time.Time)
-		for i := range hs {
-			hs[i] = new(resilience.EndpointHealth)
+		m := &outlierModel{
+			t: t, now: epoch, most: max(1, int(share*8)), usable: 8,
+			row: map[*resilience.EndpointHealth]int{}, out: map[*resilience.EndpointHealth]time.Time{},
+			o: resilience.NewOutlier(resilience.OutlierConfig{
+				ConsecutiveFailures: 3, RequestVolume: 6, MaxEjected: share, EjectFor: time.Second,
+				EjectMax: 4 * time.Second, ProbeInterval: time.Second, Window: 2 * time.Second,
+			}),
 		}
-		now := epoch
-		o.SetSize(now, n, n)
-		usable := n
+		hs := make([]resilience.EndpointHealth, 8)
+		m.o.SetSize(m.now, 8, 8)
 		for len(events) > 1 {
-			now = now.Add(time.Duration(events[0]>>3) * 20 * time.Millisecond)
-			h := hs[events[1]&7]
-			switch _, was := out[h]; events[0] & 7 {
-			case 0:
-				usable = int(events[1] >> 4 & 7)
-				for _, back := range o.SetSize(now, n, usable) {
-					delete(out, back)
-					row[back] = 0
-				}
-			case 1:
-				v := o.ProbeResult(now, h, events[1]&0x80 != 0)
-				if (v.Act == resilience.Readmit) != (was && events[1]&0x80 != 0 && !now.Before(out[h])) {
-					t.Fatalf("probe of %v: %v", was, v)
-				}
-				if v.Act == resilience.Readmit {
-					delete(out, h)
-					row[h] = 0
-				}
-			case 2, 3:
-				o.Record(now, h, resilience.Outcome{Status: 200})
-				if !was {
-					row[h] = 0
-				}
-			default:
-				v := o.Record(now, h, resilience.Outcome{Kind: resilience.Reset})
-				row[h]++
-				checkVerdict(t, v, was, row[h])
-				if v.Act == resilience.Eject {
-					out[h] = v.Until
-				}
-			}
-			if len(out) != o.Ejected() || len(out) > most || usable > 0 && len(out) >= usable {
-				t.Fatalf("%d ejected, it says %d, at most %d of %d usable", len(out), o.Ejected(), most, usable)
-			}
+			m.now = m.now.Add(time.Duration(events[0]>>3) * 20 * time.Millisecond)
+			m.event(events[0]&7, events[1], &hs[events[1]&7])
 			events = events[2:]
 		}
-		allReturn(t, o, now.Add(time.Minute), len(out))
+		allReturn(t, m.o, m.now.Add(time.Minute), len(m.out))
 	})
 }
 
@@ -193,68 +224,90 @@ func allReturn(t *testing.T, o *resilience.Outlier, now time.Time, out int) {
 	}
 }
 
-func FuzzLimiter(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 1, 1, 8, 9, 2, 0x81})
-	f.Fuzz(func(t *testing.T, events []byte) {
-		const most, places, wait = 2, 3, 50 * time.Millisecond
-		l := resilience.NewLimiter(resilience.LimiterConfig{Max: most, Waiting: places, Wait: wait, Name: resilience.LimitConcurrency})
-		now := epoch
-		type entry struct {
-			w     *resilience.Waiter
-			until time.Time
+// limiterModel watches a Limiter of two places and a queue of three.
+type limiterModel struct {
+	t     *testing.T
+	l     *resilience.Limiter
+	now   time.Time
+	runs  int
+	queue []queued
+}
+
+type queued struct {
+	w     *resilience.Waiter
+	until time.Time
+}
+
+func (m *limiterModel) acquire() {
+	p := m.l.Acquire()
+	if p.Verdict == resilience.Queue {
+		w := new(resilience.Waiter)
+		if p = m.l.Enqueue(m.now, time.Time{}, w); p.Verdict == resilience.Queue {
+			m.queue = append(m.queue, queued{w, p.Until})
 		}
-		var queue []entry
-		runs := 0
+	}
+	if p.Verdict == resilience.Admitted {
+		m.runs++
+	}
+}
+
+func (m *limiterModel) release() {
+	if m.runs == 0 {
+		return
+	}
+	m.runs--
+	for w := m.l.Release(m.now); w != nil; w = m.l.Grant(m.now) {
+		m.runs++
+		for len(m.queue) > 0 && m.queue[0].w != w {
+			if m.now.Before(m.queue[0].until) {
+				m.t.Fatal("overtaken")
+			}
+			m.queue = m.queue[1:]
+		}
+		if len(m.queue) == 0 || !m.now.Before(m.queue[0].until) || !m.l.Granted(w) {
+			m.t.Fatal("granted after its time, or twice")
+		}
+		m.queue = m.queue[1:]
+	}
+}
+
+func (m *limiterModel) leave(i int) {
+	if len(m.queue) == 0 {
+		return
+	}
+	i %= len(m.queue)
+	if _, granted := m.l.Leave(m.queue[i].w); granted {
+		m.t.Fatal("granted without being told")
+	}
+	m.queue = append(m.queue[:i:i], m.queue[i+1:]...)
+}
+
+func FuzzLimiter(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 4, 4, 8, 9, 7, 0x84})
+	f.Fuzz(func(t *testing.T, events []byte) {
+		const most, places = 2, 3
+		m := &limiterModel{t: t, now: epoch, l: resilience.NewLimiter(resilience.LimiterConfig{
+			Max: most, Waiting: places, Wait: 50 * time.Millisecond, Name: resilience.LimitConcurrency,
+		})}
 		for _, e := range events {
-			now = now.Add(time.Duration(e>>3) * time.Millisecond)
+			m.now = m.now.Add(time.Duration(e>>3) * time.Millisecond)
 			switch e & 7 {
 			case 0, 1, 2, 3:
-				p := l.Acquire()
-				if p.Verdict == resilience.Queue {
-					w := new(resilience.Waiter)
-					if p = l.Enqueue(now, time.Time{}, w); p.Verdict == resilience.Queue {
-						queue = append(queue, entry{w, p.Until})
-					}
-				}
-				if p.Verdict == resilience.Admitted {
-					runs++
-				}
+				m.acquire()
 			case 4, 5, 6:
-				if runs == 0 {
-					continue
-				}
-				runs--
-				for w := l.Release(now); w != nil; w = l.Grant(now) {
-					runs++
-					for len(queue) > 0 && queue[0].w != w {
-						if now.Before(queue[0].until) {
-							t.Fatal("overtaken")
-						}
-						queue = queue[1:]
-					}
-					if len(queue) == 0 || !now.Before(queue[0].until) || !l.Granted(w) {
-						t.Fatal("granted after its time, or twice")
-					}
-					queue = queue[1:]
-				}
+				m.release()
 			case 7:
-				if len(queue) > 0 {
-					i := int(e>>3) % len(queue)
-					if _, granted := l.Leave(queue[i].w); granted {
-						t.Fatal("granted without being told")
-					}
-					queue = append(queue[:i:i], queue[i+1:]...)
-				}
+				m.leave(int(e >> 3))
 			}
-			gotRuns, waits := l.InUse()
-			if gotRuns != runs || runs > most || waits > places || waits > len(queue) {
-				t.Fatalf("running %d, it says %d; waiting %d of at most %d", runs, gotRuns, waits, len(queue))
+			runs, waits := m.l.InUse()
+			if runs != m.runs || runs > most || waits > places || waits > len(m.queue) {
+				t.Fatalf("running %d, it says %d; waiting %d of at most %d", m.runs, runs, waits, len(m.queue))
 			}
 		}
-		for ; runs > 0; runs-- {
-			l.Release(now.Add(time.Hour))
+		for ; m.runs > 0; m.runs-- {
+			m.l.Release(m.now.Add(time.Hour))
 		}
-		if r, w := l.InUse(); r != 0 || w != 0 {
+		if r, w := m.l.InUse(); r != 0 || w != 0 {
 			t.Fatalf("%d run and %d wait at the end", r, w)
 		}
 	})

@@ -64,7 +64,7 @@ const (
 type Outcome struct {
 	Kind   Kind
 	Status int  // of the final response head; 0 without one
-	Sent   bool // any byte of the request left us
+	Sent   bool // any byte of the request left us; false for a stream that HTTP/2 refused unprocessed
 	Reused bool // on a pooled connection that had served before, and no response byte had arrived
 	// Replayable says that the whole request is still at hand: no body, or none of it was consumed, or all of it is kept.
 	Replayable bool
