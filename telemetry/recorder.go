@@ -2,9 +2,11 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"time"
 
@@ -46,7 +48,7 @@ type Recorder struct {
 	parts    parts
 }
 
-// New returns a running Recorder. It fails only when the access log cannot be opened.
+// New returns a running Recorder. It fails when the access log cannot be opened or the buckets make no sense.
 func New(o Options) (*Recorder, error) {
 	r := &Recorder{now: o.Now}
 	if r.now == nil {
@@ -56,8 +58,11 @@ func New(o Options) (*Recorder, error) {
 	if buckets == nil {
 		buckets = DefaultBuckets()
 	}
-	for _, b := range buckets {
-		r.bounds = append(r.bounds, int64(b*1e9))
+	for i, b := range buckets {
+		if !(b > 0 && b < 1e6) || i > 0 && b <= buckets[i-1] {
+			return nil, fmt.Errorf("telemetry: bucket %v: bounds must be seconds, positive and ascending", b)
+		}
+		r.bounds = append(r.bounds, int64(math.Round(b*1e9)))
 	}
 	if o.MaxSeries <= 0 {
 		o.MaxSeries = 20_000

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -180,7 +181,7 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range 3 {
 		wg.Go(func() {
-			for i := range 500 {
+			for i := range 100 {
 				s := r.Series(Outbound, fmt.Sprint("s", i%7), fmt.Sprint("r", w))
 				s.Begin()
 				o := sampleOutcome(s)
@@ -236,5 +237,24 @@ func TestStats(t *testing.T) {
 	}
 	if u := r.UpstreamStats("unknown"); u.Known != -1 {
 		t.Errorf("%+v", u)
+	}
+}
+
+func TestBuckets(t *testing.T) {
+	for _, bad := range [][]float64{{0}, {-1, 1}, {1, 1}, {2, 1}, {math.NaN()}, {math.Inf(1)}} {
+		if _, err := New(Options{Buckets: bad}); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+	r := newTest(t, Options{Buckets: []float64{0.001, 0.3}})
+	for _, d := range []time.Duration{time.Millisecond, time.Millisecond + 1, 300 * time.Millisecond, time.Second} {
+		r.Record(&Outcome{Start: day(), Total: d})
+	}
+	text := scrapeText(t, r)
+	for le, n := range map[string]int{"0.001": 1, "0.3": 3, "+Inf": 4} {
+		want := fmt.Sprintf(`sidecar_request_duration_seconds_bucket{direction="outbound",service="",le="%s"} %d`, le, n)
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
 	}
 }
