@@ -35,6 +35,7 @@ type Conn struct {
 	readArmed   int64 // deadline in force, Unix nanoseconds; 0: none
 	writeArmed  int64
 	interrupted atomic.Bool
+	aborted     atomic.Bool
 	watch       watched
 
 	// The arguments and results of readRaw, kept here so that a read needs no closure of its own.
@@ -198,11 +199,17 @@ func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
 			if err := c.nc.SetWriteDeadline(until); err != nil {
 				return done, err
 			}
+			if c.aborted.Load() {
+				return done, ErrInterrupted
+			}
 		}
 		n, err := c.nc.Write(p[done:])
 		done += n
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return done, err
+		}
+		if c.aborted.Load() {
+			return done, ErrInterrupted
 		}
 		armedFresh := !now.IsZero()
 		c.writeArmed = 0
@@ -217,6 +224,16 @@ func (c *Conn) Interrupt() {
 	c.interrupted.Store(true)
 	_ = c.nc.SetReadDeadline(past) // a connection that cannot take a deadline is closed already
 }
+
+// Abort ends reads and writes in progress and all later ones with ErrInterrupted. What is left is to close.
+func (c *Conn) Abort() {
+	c.aborted.Store(true)
+	c.interrupted.Store(true)
+	_ = c.nc.SetDeadline(past) // as above
+}
+
+// Aborted reports whether Abort was called.
+func (c *Conn) Aborted() bool { return c.aborted.Load() }
 
 // Resume allows reads again after Interrupt. The caller must know that no Interrupt is on its way.
 func (c *Conn) Resume() {

@@ -180,8 +180,8 @@ func Relay(a, b *Conn, idle time.Duration) Ended {
 			return n
 		}
 		once.Do(func() { e.Err = err })
-		a.Interrupt()
-		b.Interrupt()
+		a.Abort()
+		b.Abort()
 		return n
 	}
 	done := make(chan struct{})

@@ -1,0 +1,259 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// Apply puts a mesh in force: it compiles it, opens the listeners that are new, swaps the snapshot, and only then closes
+// what nobody needs any more. On an error nothing has changed.
+func (p *Proxy) Apply(mesh *config.Mesh) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	prev := p.store.Load()
+	next, err := snapshot.Compile(mesh, prev, snapshot.Options{Seed: p.o.Seed})
+	if err != nil {
+		return err
+	}
+	fresh := map[string]*listener{}
+	if prev == nil || prev.Mesh.Config != mesh.Config {
+		if fresh, err = p.openListeners(mesh.Config); err != nil {
+			return err
+		}
+	}
+	changed := p.bind(prev, next)
+	p.store.Swap(next)
+	p.settle(prev, next, changed)
+	if prev == nil || prev.Mesh.Config != mesh.Config {
+		p.setLimits(mesh.Config)
+		p.swapListeners(mesh.Config, fresh)
+	}
+	return nil
+}
+
+// bind gives what is new in a snapshot its pools and counters, and returns the services that changed.
+func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
+	var changed []*snapshot.Service
+	for dir, d := range directories(next) {
+		for _, s := range d.List {
+			if prev != nil {
+				if was, ok := directory(prev, dir).Get(s.Name); ok && was == s {
+					continue
+				}
+			}
+			changed = append(changed, s)
+			s.Rest.Meters = p.o.Recorder.Series(dir, s.Name, "")
+			for _, r := range s.Routes {
+				r.Meters = p.o.Recorder.Series(dir, s.Name, r.Name)
+			}
+			settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
+			for _, e := range s.Endpoints {
+				if e.Pool == nil {
+					e.Pool = upstream.New(e.Address, settings, p.watcher, poolObserver{p.o.Recorder.UpstreamConn(s.Name)})
+				}
+				poolOf(e).Set(settings)
+			}
+		}
+	}
+	return changed
+}
+
+func directories(s *snapshot.Snapshot) map[telemetry.Direction]*snapshot.Directory {
+	return map[telemetry.Direction]*snapshot.Directory{telemetry.Outbound: s.Outbound, telemetry.Inbound: s.Inbound}
+}
+
+func directory(s *snapshot.Snapshot, dir telemetry.Direction) *snapshot.Directory {
+	if dir == telemetry.Inbound {
+		return s.Inbound
+	}
+	return s.Outbound
+}
+
+func poolOf(e *snapshot.Endpoint) *upstream.Pool { return e.Pool.(*upstream.Pool) }
+
+// settle brings everything else in line with a snapshot that is in force: outlier detection learns how many endpoints
+// there are, waiters of widened limits go on, and what is gone is let go.
+func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Service) {
+	now := time.Now()
+	for _, s := range changed {
+		usable := 0
+		for _, e := range s.Endpoints {
+			if e.Meter.State.Load()&^balance.StateEjected == 0 {
+				usable++
+			}
+		}
+		for _, h := range s.Outlier.SetSize(now, len(s.Endpoints), usable) {
+			p.readmit(now, s, h)
+		}
+		for w := s.Rest.Limiter.Grant(now); w != nil; w = s.Rest.Limiter.Grant(now) {
+			w.Wake()
+		}
+		if s.Outlier == nil {
+			for _, e := range s.Endpoints {
+				e.Meter.State.And(^balance.StateEjected)
+			}
+		}
+		p.gauge(s)
+	}
+	if prev == nil {
+		return
+	}
+	p.letGo(now, prev, next, changed)
+	if prev.Mesh.Config != next.Mesh.Config {
+		p.o.Recorder.Retain(func(service, route string) bool { return lives(next, service, route) })
+	}
+}
+
+// letGo closes the pools of endpoints that are no longer there. Exchanges that use them finish.
+func (p *Proxy) letGo(now time.Time, prev, next *snapshot.Snapshot, changed []*snapshot.Service) {
+	kept := map[any]bool{}
+	for _, s := range changed {
+		for _, e := range s.Endpoints {
+			kept[e.Pool] = true
+		}
+	}
+	for dir, d := range directories(prev) {
+		for _, was := range d.List {
+			is, ok := directory(next, dir).Get(was.Name)
+			if ok && is == was {
+				continue
+			}
+			for _, e := range was.Endpoints {
+				if !kept[e.Pool] {
+					was.Outlier.Forget(now, e.Health)
+					poolOf(e).Close()
+				}
+			}
+		}
+	}
+}
+
+func lives(s *snapshot.Snapshot, service, route string) bool {
+	for _, d := range directories(s) {
+		svc, ok := d.Get(service)
+		if !ok {
+			continue
+		}
+		if route == "" {
+			return true
+		}
+		for _, r := range svc.Routes {
+			if r.Name == route {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// gauge tells how many endpoints a service has and how many are usable.
+func (p *Proxy) gauge(s *snapshot.Service) {
+	usable := 0
+	for _, e := range s.Endpoints {
+		if e.Meter.State.Load() == 0 {
+			usable++
+		}
+	}
+	p.o.Recorder.UpstreamConn(s.Name).Endpoints(len(s.Endpoints), usable)
+}
+
+// setLimits puts the limits of the process in force.
+func (p *Proxy) setLimits(c *config.Config) {
+	limit := int64(c.Limits.Connections)
+	if limit == 0 {
+		var files syscall.Rlimit
+		if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil || files.Cur > 1<<30 {
+			files.Cur = 1 << 30
+		}
+		limit = min(16000, max(16, (int64(files.Cur)-500)/2))
+	}
+	p.maxConn.Store(limit)
+}
+
+func limitsOf(c *config.Config) h1.Limits {
+	return h1.Limits{
+		HeaderBytes: int(c.Limits.HeaderBytes), HeaderCount: c.Limits.HeaderCount, HeaderTimeout: c.Limits.HeaderTimeout,
+		IdleTimeout: c.Limits.IdleTimeout, HalfClose: c.Limits.HalfClose,
+	}
+}
+
+// openListeners opens what a configuration asks for and is not open yet.
+func (p *Proxy) openListeners(c *config.Config) (map[string]*listener, error) {
+	fresh := map[string]*listener{}
+	var errs []error
+	for _, w := range wanted(c) {
+		if p.listeners[w.address] != nil || p.stopping[w.dir] {
+			continue
+		}
+		l, err := p.open(w, c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", w.field, err))
+			continue
+		}
+		fresh[w.address] = l
+	}
+	if len(errs) > 0 {
+		for _, l := range fresh {
+			l.stop()
+		}
+		return nil, errors.Join(errs...)
+	}
+	return fresh, nil
+}
+
+// swapListeners starts the new listeners and stops those that are not wanted any more; their connections go on.
+func (p *Proxy) swapListeners(c *config.Config, fresh map[string]*listener) {
+	keep := map[string]bool{}
+	for _, w := range wanted(c) {
+		keep[w.address] = true
+		if l := p.listeners[w.address]; l != nil {
+			l.retarget(w, c)
+		}
+	}
+	for address, l := range p.listeners {
+		if !keep[address] {
+			l.stop()
+			for _, t := range l.targets() {
+				t.drain()
+			}
+			delete(p.listeners, address)
+			p.retired = append(p.retired, l)
+		}
+	}
+	for address, l := range fresh {
+		p.listeners[address] = l
+		l.start()
+	}
+	p.o.Recorder.RetainListeners(func(dir telemetry.Direction, name string) bool {
+		for _, l := range p.listeners {
+			if t := l.target.Load(); t.dir == dir && t.name == name {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// poolObserver counts what happens to connections.
+type poolObserver struct{ u *telemetry.Upstream }
+
+func (o poolObserver) Opened(took time.Duration) { o.u.Opened(took) }
+func (o poolObserver) Closed()                   { o.u.Closed() }
+func (o poolObserver) Idle(delta int)            { o.u.Idle(delta) }
+func (o poolObserver) ConnectFailed(timeout bool) {
+	if timeout {
+		o.u.Failed(resilience.ConnectTimeout)
+	} else {
+		o.u.Failed(resilience.ConnectFailed)
+	}
+}

@@ -1,0 +1,198 @@
+package h1
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+)
+
+// Transport sends requests to endpoints over HTTP/1.1.
+type Transport struct {
+	// HeaderBytes and HeaderCount bound one response head, apart from what bounds requests.
+	HeaderBytes, HeaderCount int
+}
+
+const (
+	maxInterims = 16 // of one request
+	writeStall  = time.Minute
+)
+
+var (
+	errInterims = bad("too many interim responses")
+	errSwitched = bad("switched to a protocol that nobody asked for")
+	attempts    = sync.Pool{New: func() any { return new(attempt) }}
+	_           = pipeline.Transport(Transport{})
+	_           = pipeline.Upstream((*attempt)(nil))
+)
+
+// Open implements pipeline.Transport.
+func (t Transport) Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
+	c, err := ep.Pool.(*upstream.Pool).Get(fresh, connect, until)
+	if err != nil {
+		return nil, err
+	}
+	a := attempts.Get().(*attempt)
+	a.conn = c
+	a.lim = headLimits{t.HeaderBytes, t.HeaderCount}
+	a.in.c, a.out.c, a.out.stall = c.Conn, c.Conn, writeStall
+	a.in.n, a.out.n = 0, 0
+	a.interims, a.final, a.complete = 0, false, false
+	return a, nil
+}
+
+// attempt is one request and its response on an upstream connection.
+type attempt struct {
+	conn *upstream.Conn
+	in   reader
+	out  writer
+	lim  headLimits
+	f    framing
+	resp body
+
+	reqFraming outFraming
+	method     string
+	upgrade    string
+	interims   int
+	final      bool // the final head was read
+	complete   bool // the request was written to its end
+}
+
+// Reused implements pipeline.Upstream.
+func (a *attempt) Reused() bool { return a.conn.Reused() }
+
+// Connected implements pipeline.Upstream.
+func (a *attempt) Connected() (queued, connecting time.Duration) {
+	return a.conn.Queued, a.conn.Connecting
+}
+
+// SendHead implements pipeline.Upstream.
+func (a *attempt) SendHead(q *pipeline.Request) error {
+	a.method, a.upgrade = q.Method, q.Upgrade
+	switch {
+	case q.HasBody && q.Length == pipeline.LengthUnknown:
+		a.reqFraming = outChunked
+	case q.HasBody:
+		a.reqFraming = outLength
+	default:
+		a.reqFraming = outNone
+	}
+	a.out.ready()
+	a.out.buf = appendRequest(a.out.buf, q)
+	return a.out.err
+}
+
+// SendBody implements pipeline.Upstream.
+func (a *attempt) SendBody(p []byte) error {
+	if a.reqFraming == outChunked {
+		return a.out.writeChunk(p)
+	}
+	return a.out.write(p)
+}
+
+// Flush implements pipeline.Upstream.
+func (a *attempt) Flush() error { return a.out.flush() }
+
+// SendEnd implements pipeline.Upstream.
+func (a *attempt) SendEnd(trailers []pipeline.Field) error {
+	if a.reqFraming == outChunked {
+		a.out.ready()
+		a.out.buf = lastChunk(a.out.buf, trailers)
+	}
+	err := a.out.flush()
+	a.complete = err == nil
+	return err
+}
+
+// Sent implements pipeline.Upstream.
+func (a *attempt) Sent() bool { return a.out.n > 0 }
+
+// RawWriter implements pipeline.Upstream.
+func (a *attempt) RawWriter(n int64) *netio.Conn {
+	if a.reqFraming != outLength || a.out.flush() != nil {
+		return nil
+	}
+	a.out.n += n
+	return a.conn.Conn
+}
+
+// Received implements pipeline.Upstream.
+func (a *attempt) Received() bool { return a.in.n > 0 }
+
+// ReadHead implements pipeline.Upstream.
+func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
+	if err := a.in.wait(until); err != nil {
+		return err
+	}
+	head, err := a.in.readHead(a.lim, false, until)
+	if err != nil {
+		return err
+	}
+	a.f = framing{}
+	*r = pipeline.Response{Fields: r.Fields[:0]}
+	if err := parseResponse(r, &a.f, head, a.lim, a.method); err != nil {
+		return err
+	}
+	switch {
+	case r.Status == 101:
+		if a.upgrade == "" || !switchedTo(a.upgrade, r.Fields) {
+			return errSwitched
+		}
+	case r.Status < 200:
+		if a.interims++; a.interims > maxInterims {
+			return errInterims
+		}
+		return nil
+	}
+	a.final = true
+	a.startBody(r)
+	return nil
+}
+
+func (a *attempt) startBody(r *pipeline.Response) {
+	switch {
+	case r.NoBody:
+		a.resp.start(&a.in, bodyNone, 0, true)
+	case a.f.chunked:
+		a.resp.start(&a.in, bodyChunked, 0, true)
+	case a.f.hasLength:
+		a.resp.start(&a.in, bodyLength, a.f.length, true)
+	default:
+		a.resp.start(&a.in, bodyToClose, 0, true)
+	}
+}
+
+// Body implements pipeline.Upstream.
+func (a *attempt) Body() pipeline.Body { return &a.resp }
+
+// Interrupt implements pipeline.Upstream.
+func (a *attempt) Interrupt() { a.conn.Abort() }
+
+// Close implements pipeline.Upstream. A connection serves again only if it stands exactly between two messages: the
+// request was written to its end, the response read to its end, nothing lies behind it, and nobody said close.
+func (a *attempt) Close(clean bool) {
+	reusable := clean && a.final && a.complete && a.resp.done && a.in.buffered() == 0 && a.out.err == nil &&
+		a.f.persistent() && !a.conn.Aborted()
+	c := a.conn
+	a.release()
+	c.Release(reusable)
+}
+
+func (a *attempt) release() {
+	a.in.release()
+	a.out.release()
+	a.in.c, a.out.c, a.conn = nil, nil, nil
+	a.method, a.upgrade = "", ""
+	attempts.Put(a)
+}
+
+// Detach implements pipeline.Upstream. The bytes it returns are valid until Close.
+func (a *attempt) Detach() (*netio.Conn, []byte) {
+	return a.conn.Conn, a.in.cur[a.in.r:a.in.w]
+}
+
+var _ = io.EOF

@@ -1,0 +1,128 @@
+package h1
+
+import (
+	"net"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+)
+
+// conn implements pipeline.Stream.
+var _ pipeline.Stream = (*conn)(nil)
+
+// Body implements pipeline.Stream.
+func (c *conn) Body() pipeline.Body { return &c.reqBody }
+
+// InterruptBody implements pipeline.Stream.
+func (c *conn) InterruptBody() { c.nc.Interrupt() }
+
+// ResumeBody implements pipeline.Stream.
+func (c *conn) ResumeBody() { c.nc.Resume() }
+
+// Guard implements pipeline.Stream.
+func (c *conn) Guard(u pipeline.Upstream) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.up = u
+	return c.gone
+}
+
+// Interim implements pipeline.Stream. HTTP/1.0 knows no interim responses (RFC 9110 15.2).
+func (c *conn) Interim(r *pipeline.Response) error {
+	if c.f.minor == 0 || c.begun {
+		return nil
+	}
+	c.said100 = c.said100 || r.Status == 100
+	c.out.ready()
+	c.out.buf = appendStatus(c.out.buf, r.Status, r.Reason)
+	c.out.buf = appendFramed(c.out.buf, r.Fields, outNone, 0)
+	c.out.buf = append(c.out.buf, "\r\n"...)
+	return c.out.flush()
+}
+
+// Head implements pipeline.Stream.
+func (c *conn) Head(r *pipeline.Response, end bool) error {
+	c.begun = true
+	c.framing = c.frame(r)
+	unread := !c.reqBody.Whole()
+	if end || c.framing == outToClose || unread && (r.Local || r.Status >= 400 || c.x.Req.Expect && !c.said100) {
+		c.close = true
+	}
+	c.out.ready()
+	b := appendStatus(c.out.buf, r.Status, r.Reason)
+	b = appendFramed(b, r.Fields, c.framing, r.Length)
+	switch {
+	case r.Status == 101:
+		b = append(b, "Connection: Upgrade\r\n"...)
+	case r.NoBody && c.x.Req.Method == "CONNECT" && r.Status < 300:
+	case c.close:
+		b = append(b, "Connection: close\r\n"...)
+	case c.f.minor == 0:
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	c.out.buf = append(b, "\r\n"...)
+	return c.out.err
+}
+
+// frame chooses how the response marks its end.
+func (c *conn) frame(r *pipeline.Response) outFraming {
+	switch {
+	case r.NoBody && r.KeepLength:
+		return outKeep
+	case r.NoBody:
+		return outNone
+	case r.Length >= 0:
+		return outLength
+	case c.f.minor == 0:
+		return outToClose
+	}
+	return outChunked
+}
+
+// Write implements pipeline.Stream.
+func (c *conn) Write(p []byte) error {
+	switch c.framing {
+	case outNone, outKeep:
+		return c.out.err
+	case outChunked:
+		return c.out.writeChunk(p)
+	}
+	return c.out.write(p)
+}
+
+// Flush implements pipeline.Stream.
+func (c *conn) Flush() error { return c.out.flush() }
+
+// End implements pipeline.Stream.
+func (c *conn) End(trailers []pipeline.Field) error {
+	if c.framing == outChunked {
+		c.out.ready()
+		c.out.buf = lastChunk(c.out.buf, trailers)
+	}
+	return c.out.flush()
+}
+
+// RawWriter implements pipeline.Stream.
+func (c *conn) RawWriter(n int64) *netio.Conn {
+	if c.framing != outLength && c.framing != outToClose || c.out.flush() != nil {
+		return nil
+	}
+	c.out.n += n
+	return c.nc
+}
+
+// Abort implements pipeline.Stream: a response that ends without its last chunk, or before its length, is cut short for
+// everyone to see; where only the close marks the end, it must be a reset.
+func (c *conn) Abort() {
+	c.close = true
+	if c.framing == outToClose {
+		c.nc.Reset()
+	}
+	c.out.err = net.ErrClosed
+}
+
+// Detach implements pipeline.Stream.
+func (c *conn) Detach() (*netio.Conn, []byte) {
+	c.detached = true
+	return c.nc, c.in.cur[c.in.r:c.in.w]
+}

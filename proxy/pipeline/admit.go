@@ -1,0 +1,103 @@
+package pipeline
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+// str is b as a string without a copy.
+func str(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// admit asks breaker and limiter, waits where there is a queue, or answers why not.
+func (x *Exchange) admit() bool {
+	if b := x.rt.Breaker; b != nil {
+		v := b.Admit(x.Start)
+		if v.Change != resilience.Unchanged {
+			x.p.Observer.Breaker(x.rt, v.Change)
+		}
+		if !v.OK {
+			x.retryAfter(v.Until)
+			x.answer(resilience.BreakerOpen, 0, "too many calls failed; the next ones are tried when its sleep window is over")
+			return false
+		}
+		x.ticket, x.breaking = v.Ticket, true
+	}
+	pass := x.rt.Limiter.Acquire()
+	if pass.Verdict == resilience.Queue {
+		pass = x.queue()
+	}
+	if pass.Verdict == resilience.Admitted {
+		x.limited = true
+		return true
+	}
+	x.tell(resilience.CallRejected, true)
+	x.refuseLimit(pass.Limit)
+	return false
+}
+
+// queue waits for a place of the limiter.
+func (x *Exchange) queue() resilience.Pass {
+	now := time.Now()
+	deadline := x.Start.Add(x.rt.Plan.Timeout)
+	if !x.deadline.IsZero() && x.deadline.Before(deadline) {
+		deadline = x.deadline
+	}
+	pass := x.rt.Limiter.Enqueue(now, deadline, &x.waiter)
+	if pass.Verdict != resilience.Queue {
+		return pass
+	}
+	t := time.NewTimer(pass.Until.Sub(now))
+	defer t.Stop()
+	select {
+	case <-x.wake:
+	case <-t.C:
+	}
+	refused, granted := x.rt.Limiter.Leave(&x.waiter)
+	x.out.Queue += time.Since(now)
+	if !granted {
+		return refused
+	}
+	select { // the grant may have come with or just behind the timer
+	case <-x.wake:
+	default:
+	}
+	return resilience.Pass{}
+}
+
+// refuseLimit answers that a limit was reached.
+func (x *Exchange) refuseLimit(l resilience.Limit) {
+	x.p.Recorder.UpstreamConn(x.svc.Name).LimitRefused(l.String())
+	x.retryAfter(time.Now().Add(time.Second))
+	x.answer(l.Reason(), 0, l.String()+" was reached")
+}
+
+// leave gives back what admit took, when the call is over.
+func (x *Exchange) leave() {
+	if x.breaking {
+		r, ok := resilience.ResultOf(x.action, x.ended)
+		x.tell(r, ok)
+	}
+	if x.limited {
+		x.limited = false
+		if w := x.rt.Limiter.Release(time.Now()); w != nil {
+			w.Wake()
+		}
+	}
+}
+
+// tell tells the breaker how the call ended, if that says anything about the service.
+func (x *Exchange) tell(r resilience.CallResult, counts bool) {
+	if !x.breaking {
+		return
+	}
+	x.breaking = false
+	if !counts {
+		x.rt.Breaker.Cancel(time.Now(), x.ticket)
+		return
+	}
+	if c := x.rt.Breaker.Record(time.Now(), x.ticket, r); c != resilience.Unchanged {
+		x.p.Observer.Breaker(x.rt, c)
+	}
+}

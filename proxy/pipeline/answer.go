@@ -1,0 +1,252 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// Refuse answers a request that an engine could not read, and records it.
+func (p *Pipeline) Refuse(x *Exchange, down Stream, status int, detail string) {
+	x.p, x.down, x.snap = p, down, p.Store.Load()
+	x.answer(resilience.BadRequest, status, detail)
+	x.record()
+}
+
+// Note records a request that broke off before it could be answered.
+func (p *Pipeline) Note(x *Exchange, detail string) {
+	x.p = p
+	x.out.Reason, x.out.Detail = resilience.CallerGone, detail
+	x.record()
+}
+
+// fail answers locally since no attempt can succeed.
+func (x *Exchange) fail(a resilience.Action) {
+	if a.Reason != resilience.CallerGone {
+		status := 0
+		if a.Reason == resilience.Overloaded {
+			x.retryAfter(time.Now().Add(time.Second))
+		}
+		x.answer(a.Reason, status, x.out.Detail)
+		return
+	}
+	var pe *ProtocolError
+	switch err := x.upload.downErr; {
+	case errors.As(err, &pe):
+		x.answer(resilience.BadRequest, pe.Status, "in the request body: "+pe.Text)
+	case errors.Is(err, netio.ErrTimeout):
+		x.answer(resilience.BadRequest, 408, "no byte of the request body within idle_timeout")
+	case err != nil && !errors.Is(err, io.EOF):
+		// The client may have closed only its sending side: it is told.
+		x.answer(resilience.CallerGone, 400, "in the request body: "+err.Error())
+	default:
+		x.out.Reason = resilience.CallerGone
+		if x.out.Detail == "" {
+			x.out.Detail = "the client left before it was answered"
+		}
+		x.down.Abort()
+	}
+}
+
+// answer sends an answer of our own: one line of text that names the reason, the service and what to look at. A status of
+// 0 stands for what the reason says.
+func (x *Exchange) answer(reason resilience.Reason, status int, detail string) {
+	if status == 0 {
+		status = reason.HTTPStatus()
+	}
+	x.out.Reason, x.out.Detail, x.out.Status = reason, detail, status
+	body := make([]byte, 0, 128)
+	body = append(body, reason.String()...)
+	if x.svc != nil {
+		body = append(body, ": service "...)
+		body = append(body, x.svc.Name...)
+	}
+	if detail != "" {
+		body = append(body, ": "...)
+		body = append(body, detail...)
+	}
+	body = append(body, '\n')
+	r := &x.resp
+	*r = Response{Status: status, Fields: append(r.Fields[:0], Field{Name: "Date", Value: now().date},
+		Field{Name: "Content-Type", Value: "text/plain; charset=utf-8", ID: FieldContentType},
+		Field{Name: "X-Sidecar-Reason", Value: reason.String()}), Local: true}
+	if x.retryIn > 0 {
+		r.Fields = append(r.Fields, Field{Name: "Retry-After", Value: strconv.FormatInt(x.retryIn, 10)})
+	}
+	if status == 405 {
+		r.Fields = append(r.Fields, Field{Name: "Allow", Value: "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"})
+	}
+	x.sendLocal(body)
+}
+
+// sendLocal sends x.resp with a body of our own.
+func (x *Exchange) sendLocal(body []byte) {
+	r := &x.resp
+	r.Length = int64(len(body))
+	r.NoBody = x.Req.Method == "HEAD" || r.Status == 204 || r.Status == 304
+	x.out.FirstByte = time.Since(x.Start)
+	err := x.down.Head(r, false)
+	if err == nil && !r.NoBody {
+		x.out.BytesOut = int64(len(body))
+		err = x.down.Write(body)
+	}
+	if err == nil {
+		err = x.down.End(nil)
+	}
+	if err != nil && x.out.Reason == resilience.None {
+		x.out.Reason, x.out.Detail = resilience.CallerGone, err.Error()
+	}
+}
+
+// retryAfter sets what the answer says about when to come back, in whole seconds, at least one.
+func (x *Exchange) retryAfter(t time.Time) {
+	x.retryIn = max(1, int64(time.Until(t)+time.Second-1)/int64(time.Second))
+}
+
+// respond answers as the route says.
+func (x *Exchange) respond() {
+	r := &x.resp
+	*r = Response{Fields: append(r.Fields[:0], Field{Name: "Date", Value: now().date}), Local: true}
+	var body string
+	if rd := x.rt.Redirect; rd != nil {
+		r.Status = rd.Status
+		r.Fields = append(r.Fields, Field{Name: "Location", Value: rd.To})
+	} else {
+		rs := x.rt.Respond
+		r.Status, body = rs.Status, rs.Body
+		typed := body == ""
+		for _, h := range rs.Headers {
+			id := Classify(h.Name)
+			typed = typed || id == FieldContentType
+			r.Fields = append(r.Fields, Field{Name: h.Name, Value: h.Value, ID: id})
+		}
+		if !typed {
+			r.Fields = append(r.Fields, Field{Name: "Content-Type", Value: "text/plain; charset=utf-8", ID: FieldContentType})
+		}
+	}
+	x.out.Status = r.Status
+	x.sendLocal([]byte(body))
+}
+
+// connect serves a CONNECT: a tunnel to a service whose protocol is tcp, and to nothing else.
+func (x *Exchange) connect() {
+	if x.svc.Protocol != "tcp" {
+		x.answer(resilience.BadRequest, 405, "CONNECT reaches only services with protocol: tcp")
+		return
+	}
+	x.raw = true
+	x.to = x.rt.Targets[0]
+	if !x.admit() {
+		return
+	}
+	if x.try() {
+		x.resp = Response{Status: 200, NoBody: true, Local: true, Fields: x.resp.Fields[:0]}
+		x.out.Status = 200
+		x.switchProtocols()
+	}
+	x.leave()
+}
+
+// ServeTCP connects a connection to a service and relays until its end. first is what was read from down already.
+func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name string) {
+	x.p, x.snap, x.raw = p, p.Store.Load(), true
+	d := x.snap.Outbound
+	if p.Direction == telemetry.Inbound {
+		d = x.snap.Inbound
+	}
+	x.out.Protocol = "tcp"
+	s := &rawStream{conn: down, first: first}
+	x.down = s
+	defer x.record()
+	defer func() {
+		if x.out.Reason != resilience.None {
+			down.Reset() // so that it looks like what it is: a peer that refuses
+		}
+		_ = down.Close()
+	}()
+	svc, ok := d.Get(name)
+	if !ok {
+		x.out.Reason, x.out.Detail = resilience.NoRoute, "the service is gone"
+		return
+	}
+	x.svc, x.rt, x.to = svc, svc.Rest, svc.Rest.Targets[0]
+	x.bind()
+	if !x.admit() {
+		return
+	}
+	if x.try() {
+		x.out.Upgraded = true
+		x.out.FirstByte = time.Since(x.Start)
+		x.tunnel()
+	}
+	x.leave()
+}
+
+// rawStream is the downstream half of a TCP connection: it has no messages, so an answer of our own is a reset.
+type rawStream struct {
+	conn  *netio.Conn
+	first []byte
+}
+
+func (s *rawStream) Body() Body                    { return nil }
+func (s *rawStream) InterruptBody()                {}
+func (s *rawStream) ResumeBody()                   {}
+func (s *rawStream) Guard(Upstream) bool           { return false }
+func (s *rawStream) Interim(*Response) error       { return nil }
+func (s *rawStream) Head(*Response, bool) error    { return nil }
+func (s *rawStream) Write([]byte) error            { return nil }
+func (s *rawStream) Flush() error                  { return nil }
+func (s *rawStream) End([]Field) error             { return nil }
+func (s *rawStream) RawWriter(int64) *netio.Conn   { return nil }
+func (s *rawStream) Abort()                        {}
+func (s *rawStream) Detach() (*netio.Conn, []byte) { return s.conn, s.first }
+
+// clock is the current second, written as HTTP wants it.
+type clock struct {
+	second int64
+	date   string
+}
+
+var current atomic.Pointer[clock]
+
+// now returns the clock of the current second.
+func now() *clock {
+	t := time.Now()
+	c := current.Load()
+	if c == nil || c.second != t.Unix() {
+		c = &clock{t.Unix(), t.UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")}
+		current.Store(c)
+	}
+	return c
+}
+
+// record hands the exchange to telemetry.
+func (x *Exchange) record() {
+	o := &x.out
+	o.Direction, o.Start = x.p.Direction, x.Start
+	o.Total = time.Since(x.Start)
+	if o.Protocol == "" {
+		o.Protocol = x.Req.Version.String()
+	}
+	if x.svc != nil {
+		o.Service = x.svc.Name
+	}
+	if x.rt != nil {
+		o.Route = x.rt.Name
+	}
+	if x.ep != nil {
+		o.Endpoint = x.ep.Address
+	}
+	o.Caller, o.Method, o.Host, o.Path = x.peer.Full, x.Req.Method, x.Req.Authority, x.Req.Target
+	o.RequestID = x.requestID
+	if !o.Upgraded {
+		o.BytesIn = x.upload.bytes
+	}
+	x.p.Recorder.Record(o)
+}

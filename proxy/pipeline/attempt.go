@@ -1,0 +1,288 @@
+package pipeline
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/route"
+)
+
+// continueWait is how long a client that waits for 100 (Continue) is left alone with a silent server before we send one:
+// the server may not know the expectation (RFC 9110 10.1.1).
+const continueWait = time.Second
+
+// attempt makes one attempt, up to the head of its final response.
+func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
+	x.out.Attempts++
+	switch a.Why {
+	case resilience.WhyRetry:
+		x.out.Retries++
+	case resilience.WhyStale:
+		x.out.Replays++
+	}
+	if !(a.Fresh && x.ep != nil && x.ep.Meter.State.Load() == 0) && !x.pick() {
+		return resilience.Outcome{Kind: resilience.NoEndpoint}
+	}
+	x.began = time.Now()
+	x.resp.Status = 0
+	x.ep.Meter.Active.Add(1)
+	up, err := x.p.Transport.Open(x.ep, a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
+	if err != nil {
+		x.ep.Meter.Active.Add(-1)
+		x.out.Detail = err.Error()
+		return x.outcome(openFailed(err))
+	}
+	x.up = up
+	queued, connecting := up.Connected()
+	x.out.Queue += queued
+	x.out.Connect = connecting
+	if x.down.Guard(up) {
+		return x.outcome(resilience.Gone)
+	}
+	if x.raw {
+		o := x.outcome(resilience.Answered)
+		o.Status = 200
+		return o
+	}
+	x.send(a.Until)
+	return x.await(a.Until)
+}
+
+// pick chooses an endpoint for the next attempt.
+func (x *Exchange) pick() bool {
+	h := &x.hint
+	h.Now, h.Rand, h.Tried = x.Start, random(), x.tried
+	if x.rt.Hash.On != "" && !h.HasHash {
+		h.Hash, h.HasHash = x.hashKey()
+	}
+	i, why := x.to.Set.Pick(h)
+	switch why {
+	case balance.NoEndpoints:
+		x.out.Detail = "it has no endpoint" + x.subset()
+		return false
+	case balance.NoneUsable:
+		x.out.Detail = "none of its endpoints is usable" + x.subset()
+		return false
+	}
+	x.ep, x.index = x.to.Endpoints[i], i
+	x.tried = append(x.tried, i)
+	return true
+}
+
+// subset says which part of the endpoints was meant, where it was not all.
+func (x *Exchange) subset() string {
+	s := ""
+	for k, v := range x.to.Labels {
+		s += " " + k + "=" + v
+	}
+	if s != "" {
+		s = " with" + s
+	}
+	return s
+}
+
+// hashKey returns what consistent_hash hashes of this request.
+func (x *Exchange) hashKey() (uint64, bool) {
+	key, ok := "", false
+	switch on := &x.rt.Hash; on.On {
+	case "header":
+		key, ok = x.Req.Get(on.Name)
+	case "cookie":
+		key, ok = route.CookieValue(&x.Req, on.Name)
+	case "query":
+		key, ok = route.QueryValue(x.Req.Query, on.Name)
+	case "source_ip":
+		key, ok = x.peer.Text, true
+	}
+	if !ok {
+		return 0, false
+	}
+	return hashText(key), true
+}
+
+func openFailed(err error) resilience.Kind {
+	switch {
+	case errors.Is(err, upstream.ErrTimeout):
+		return resilience.ConnectTimed
+	case errors.Is(err, upstream.ErrSaturated), errors.Is(err, upstream.ErrWaiting):
+		return resilience.Saturated
+	}
+	return resilience.Refused
+}
+
+// outcome describes the attempt as it stands.
+func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
+	o := resilience.Outcome{Kind: kind, Replayable: !x.upload.lost, Untried: x.to.Set.Untried(x.tried)}
+	if x.up != nil {
+		o.Sent = x.up.Sent()
+		o.Reused = x.up.Reused() && !x.up.Received()
+	}
+	if x.rt.Breaker != nil {
+		o.Broken = x.ticket != 0
+	}
+	return o
+}
+
+// send sends the request, or as much of it as is at hand and has the rest sent from aside. A failure to send is no
+// verdict: the endpoint may have answered before it stopped reading.
+func (x *Exchange) send(until time.Time) {
+	q := &x.Req
+	x.setDeadline(until)
+	if x.up.SendHead(q) != nil {
+		return
+	}
+	if !q.HasBody || q.Length == 0 {
+		_ = x.up.SendEnd(nil) // see above
+		return
+	}
+	x.upload.keep = x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())
+	if x.upload.ended || x.down.Body().Whole() {
+		x.pump()
+		return
+	}
+	x.upload.start(x)
+}
+
+// setDeadline tells the next hop how much time is left, where the caller told us (S-141: a deadline is only ever lowered).
+func (x *Exchange) setDeadline(until time.Time) {
+	if x.deadline.IsZero() {
+		return
+	}
+	left := max(1, time.Until(until).Milliseconds())
+	for i := range x.Req.Fields {
+		if f := &x.Req.Fields[i]; f.ID == FieldEnvoyTimeout && !f.Drop {
+			f.Value = strconv.FormatInt(left, 10)
+		}
+	}
+}
+
+// await reads heads until the final one and passes interim ones on.
+func (x *Exchange) await(until time.Time) resilience.Outcome {
+	expecting := x.Req.Expect
+	for {
+		wait := until
+		if expecting {
+			if t := time.Now().Add(continueWait); t.Before(until) {
+				wait = t
+			}
+		}
+		err := x.up.ReadHead(&x.resp, wait)
+		if errors.Is(err, netio.ErrTimeout) && wait.Before(until) {
+			expecting = false
+			if x.down.Interim(&Response{Status: 100, NoBody: true}) != nil {
+				return x.outcome(resilience.Gone)
+			}
+			continue
+		}
+		if err != nil {
+			return x.awaitFailed(err)
+		}
+		switch status := x.resp.Status; {
+		case status >= 200 || status == 101:
+			if x.out.FirstByte == 0 {
+				x.out.FirstByte = time.Since(x.Start)
+			}
+			o := x.outcome(resilience.Answered)
+			o.Status = status
+			return o
+		case status == 100:
+			if !x.Req.Expect {
+				continue // nobody asked for it (RFC 9110 15.2.1)
+			}
+			expecting = false
+		}
+		if x.down.Interim(&x.resp) != nil {
+			return x.outcome(resilience.Gone)
+		}
+	}
+}
+
+// awaitFailed says what it means that no head came.
+func (x *Exchange) awaitFailed(err error) resilience.Outcome {
+	x.upload.stop(x)
+	kind := resilience.Reset
+	var pe *ProtocolError
+	switch {
+	case errors.Is(err, netio.ErrTimeout):
+		kind = resilience.TimedOut
+		x.out.Detail = "no response head in time"
+	case errors.Is(err, netio.ErrInterrupted) || x.upload.downErr != nil:
+		return x.outcome(resilience.Gone)
+	case errors.As(err, &pe):
+		kind = resilience.Malformed
+		x.out.Detail = pe.Text
+	default:
+		x.out.Detail = "closed before a response head: " + err.Error()
+	}
+	return x.outcome(kind)
+}
+
+// abandon gives up the attempt, whose answer is not wanted.
+func (x *Exchange) abandon() {
+	if x.up == nil {
+		return
+	}
+	x.down.Guard(nil)
+	x.upload.stop(x)
+	x.close(x.resp.Status != 0 && x.drained())
+}
+
+// drained passes over the body of an unwanted answer, if all of it is at hand, so that the connection may serve again.
+func (x *Exchange) drained() bool {
+	b := x.up.Body()
+	if !b.Whole() || x.upload.lost && !x.upload.ended {
+		return false
+	}
+	for {
+		if _, err := b.Next(time.Time{}); err != nil {
+			return err.Error() == "EOF"
+		}
+	}
+}
+
+// close ends the attempt.
+func (x *Exchange) close(clean bool) {
+	x.ep.Meter.Active.Add(-1)
+	x.up.Close(clean)
+	x.up = nil
+}
+
+// judge tells the meters of the endpoint how the attempt ended. A pooled connection that was dead before we used it says
+// nothing about the endpoint.
+func (x *Exchange) judge(now time.Time, next resilience.Action) {
+	if next.Why != resilience.WhyNone {
+		x.p.Recorder.UpstreamConn(x.to.Service.Name).Decided(next.Why)
+		if next.Why == resilience.WhyBody {
+			x.p.Recorder.UpstreamConn(x.to.Service.Name).BodyTooLarge()
+			x.out.Detail += "; not retried: the request body is larger than limits.replay_bytes"
+		}
+	}
+	if next.Why == resilience.WhyStale || x.ended.Kind == resilience.NoEndpoint {
+		return
+	}
+	x.report(now, x.ended)
+}
+
+// report feeds one outcome to outlier detection and balancer.
+func (x *Exchange) report(now time.Time, o resilience.Outcome) {
+	ep, svc := x.ep, x.to.Service
+	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && x.to.Set.Spec().Kind == balance.PeakEWMA {
+		if o.Failed() {
+			ep.Meter.ObserveFailure(now, now.Sub(x.began))
+		} else {
+			ep.Meter.Observe(now, now.Sub(x.began))
+		}
+	}
+	v := svc.Outlier.Record(now, ep.Health, o)
+	if v.Act == resilience.Eject {
+		ep.Meter.State.Or(balance.StateEjected)
+	}
+	if v.Act != resilience.Keep {
+		x.p.Observer.Ejected(svc, ep, v)
+	}
+}

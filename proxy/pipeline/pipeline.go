@@ -1,0 +1,214 @@
+// Package pipeline is one exchange from its head to its record, the same for every protocol and direction: match, admit,
+// call (pick, attempt), relay, record. Engines offer the downstream half as a Stream and the upstream half as a
+// Transport; what to do is decided by the pure packages, and done here. It owns exchanges, which it pools, and no
+// connection. Tests: scripts of fake streams and transports under testing/synctest, and allocation tests; its engines
+// test it over real codecs.
+package pipeline
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/route"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// Observer is told changes of verdict. It must not block.
+type Observer interface {
+	// Ejected and Spared tell what outlier detection decided of an endpoint: kept out, or only not for want of others.
+	Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.EjectVerdict)
+	// Breaker tells a change of a route's breaker.
+	Breaker(r *snapshot.Route, c resilience.BreakerChange)
+}
+
+// Pipeline serves the exchanges of one direction.
+type Pipeline struct {
+	Store     *snapshot.Store
+	Direction telemetry.Direction
+	Recorder  *telemetry.Recorder
+	Transport Transport
+	Observer  Observer
+	// Service is the one service that all requests are for, whatever their host says; empty: the host decides.
+	Service string
+}
+
+// Peer is who sent a request.
+type Peer struct {
+	Addr netip.Addr
+	Text string // the address without its port
+	Full string // with it
+}
+
+// PeerOf describes a peer by the address of its socket; one behind a unix socket has none.
+func PeerOf(a net.Addr) Peer {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return Peer{Text: "local", Full: "local"}
+	}
+	addr := t.AddrPort().Addr().Unmap()
+	return Peer{Addr: addr, Text: addr.String(), Full: netip.AddrPortFrom(addr, uint16(t.Port)).String()}
+}
+
+// ProtocolError is a message that breaks its protocol or a limit.
+type ProtocolError struct {
+	Status int    // what a client is told when its request is at fault
+	Text   string // what is wrong
+}
+
+// Error returns the text.
+func (e *ProtocolError) Error() string { return e.Text }
+
+// Exchange is one request and what becomes of it. It belongs to the goroutine that serves it; engines fill Req and Start.
+type Exchange struct {
+	Req   Request
+	Start time.Time
+
+	peer Peer
+	p    *Pipeline
+	down Stream
+	snap *snapshot.Snapshot
+	svc  *snapshot.Service
+	rt   *snapshot.Route
+	to   *snapshot.Target
+
+	facts     route.Facts
+	idHash    uint64
+	requestID string
+	pathBuf   []byte
+	text      []byte // of added fields and local answers
+
+	call     resilience.Call
+	action   resilience.Action
+	ticket   resilience.Ticket
+	breaking bool // the breaker has to be told how the call ends
+	limited  bool // a place of the limiter is held
+	hint     balance.Hint
+	tried    []int
+
+	up       Upstream
+	ep       *snapshot.Endpoint
+	index    int // of ep in to
+	began    time.Time
+	resp     Response
+	upload   upload
+	raw      bool // a TCP connection: an attempt is over when it is connected
+	waiter   resilience.Waiter
+	wake     chan struct{}
+	ended    resilience.Outcome // of the last attempt
+	deadline time.Time          // of the caller, zero if none
+	retryIn  int64              // seconds, of an answer of ours
+	out      telemetry.Outcome
+}
+
+var exchanges = sync.Pool{New: func() any {
+	x := &Exchange{wake: make(chan struct{}, 1), text: make([]byte, 0, 256), pathBuf: make([]byte, 0, 256)}
+	x.Req.Fields = make([]Field, 0, 32)
+	x.resp.Fields = make([]Field, 0, 32)
+	x.tried = make([]int, 0, 8)
+	x.upload.done = make(chan struct{}, 1)
+	x.waiter.Wake = func() { x.wake <- struct{}{} }
+	return x
+}}
+
+// Begin returns an exchange with a peer, to be released when it is over.
+func Begin(peer Peer) *Exchange {
+	x := exchanges.Get().(*Exchange)
+	x.peer = peer
+	return x
+}
+
+// Release gives the exchange back; nothing of it may be used any more.
+func (x *Exchange) Release() {
+	fields, respFields := x.Req.Fields[:0], x.resp.Fields[:0]
+	clear(fields[:cap(fields)])
+	clear(respFields[:cap(respFields)])
+	*x = Exchange{
+		wake: x.wake, waiter: resilience.Waiter{Wake: x.waiter.Wake}, text: x.text[:0], pathBuf: x.pathBuf[:0], tried: x.tried[:0],
+		upload: upload{done: x.upload.done, kept: x.upload.kept[:0]},
+	}
+	x.Req.Fields, x.resp.Fields = fields, respFields
+	exchanges.Put(x)
+}
+
+// Serve serves one request whose head was read.
+func (p *Pipeline) Serve(x *Exchange, down Stream) {
+	x.p, x.down, x.snap = p, down, p.Store.Load()
+	x.serve()
+	x.record()
+}
+
+// serve is the path of a request.
+func (x *Exchange) serve() {
+	if !x.match() {
+		return
+	}
+	switch {
+	case x.Req.Method == "CONNECT":
+		x.connect()
+		return
+	case x.rt.Respond != nil || x.rt.Redirect != nil:
+		x.respond()
+		return
+	}
+	if !x.prepare() || !x.admit() {
+		return
+	}
+	if x.try() {
+		x.relay()
+	}
+	x.leave()
+}
+
+// try runs the call: it makes attempts until one has an answer to relay, or answers locally.
+func (x *Exchange) try() bool {
+	a := x.call.Start(&x.rt.Plan, x.rt.Budget, x.now(), resilience.Facts{
+		Idempotent: x.rt.Idempotent(x.Req.Method), HasBody: x.Req.HasBody && x.Req.Length != 0, Deadline: x.deadline, Rand: x.idHash,
+	})
+	for {
+		x.action = a
+		switch a.Verb {
+		case resilience.Try:
+			x.ended = x.attempt(a)
+			now := time.Now()
+			next := x.call.Result(now, a.Slot, x.ended)
+			x.judge(now, next)
+			if next.Verb != resilience.Finish {
+				x.abandon()
+			}
+			a = next
+		case resilience.Wait:
+			x.pause(a.Until)
+			a = x.call.Tick(time.Now())
+		case resilience.Finish:
+			return true
+		default:
+			x.fail(a)
+			return false
+		}
+	}
+}
+
+// pause waits; a caller who has left meanwhile ends the call.
+func (x *Exchange) pause(until time.Time) {
+	t := time.NewTimer(time.Until(until))
+	<-t.C
+	if x.down.Guard(nil) {
+		x.call.CallerGone(time.Now())
+	}
+}
+
+// now is the time of the exchange's start, as long as nothing has waited.
+func (x *Exchange) now() time.Time {
+	if x.out.Queue > 0 {
+		return time.Now()
+	}
+	return x.Start
+}
+
+func random() uint64 { return rand.Uint64() }

@@ -1,0 +1,164 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+// relay sends the answer of the attempt on.
+func (x *Exchange) relay() {
+	if x.resp.Status == 101 {
+		x.out.Status = 101
+		x.switchProtocols()
+		return
+	}
+	x.out.Status = x.resp.Status
+	ok := x.relayBody()
+	if x.upload.running {
+		if ok && x.resp.Status < 400 && !x.Req.Expect {
+			x.upload.wait() // an early answer: the endpoint still reads
+		}
+		x.upload.stop(x)
+	}
+	x.down.Guard(nil)
+	x.close(ok && x.upload.downErr == nil && x.upload.upErr == nil)
+}
+
+// relayBody sends head, body and trailers, and reports whether all arrived.
+func (x *Exchange) relayBody() bool {
+	down, body := x.down, x.up.Body()
+	if err := down.Head(&x.resp, false); err != nil {
+		return x.lostCaller(err)
+	}
+	for {
+		if !body.Buffered() {
+			if err := down.Flush(); err != nil {
+				return x.lostCaller(err)
+			}
+			if moved, err := x.relayRaw(body); err != nil {
+				return x.cutShort(err)
+			} else if moved {
+				continue
+			}
+		}
+		p, err := body.Next(x.idleUntil(body))
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return x.cutShort(err)
+		}
+		x.out.BytesOut += int64(len(p))
+		if err := down.Write(p); err != nil {
+			return x.lostCaller(err)
+		}
+	}
+	trailers := body.Trailers()
+	FilterTrailers(trailers)
+	if err := down.End(trailers); err != nil {
+		return x.lostCaller(err)
+	}
+	return true
+}
+
+// relayRaw lets the kernel move the rest of a large body.
+func (x *Exchange) relayRaw(body Body) (bool, error) {
+	src, n := body.Raw()
+	if src == nil || n < rawFrom {
+		return false, nil
+	}
+	dst := x.down.RawWriter(n)
+	if dst == nil {
+		return false, nil
+	}
+	var act netio.Activity
+	act.Start(time.Now(), x.rt.IdleTimeout)
+	moved, err := netio.Copy(dst, src, n, &act)
+	body.Advance(moved)
+	x.out.BytesOut += moved
+	return true, err
+}
+
+// lostCaller notes that the response could not be delivered.
+func (x *Exchange) lostCaller(err error) bool {
+	x.out.Reason, x.out.Detail = resilience.CallerGone, err.Error()
+	x.down.Abort()
+	return false
+}
+
+// cutShort passes on that the response broke off in its middle.
+func (x *Exchange) cutShort(err error) bool {
+	var we *netio.WriteError
+	if errors.As(err, &we) {
+		return x.lostCaller(we.Err)
+	}
+	o := resilience.Outcome{Kind: resilience.Reset, Sent: true}
+	var pe *ProtocolError
+	switch {
+	case errors.Is(err, netio.ErrInterrupted):
+		return x.lostCaller(err)
+	case errors.Is(err, netio.ErrTimeout):
+		o.Kind = resilience.TimedOut
+		x.out.Reason, x.out.Detail = resilience.Timeout, "no byte of the response body within idle_timeout"
+	case errors.As(err, &pe):
+		o.Kind = resilience.Malformed
+		x.out.Reason, x.out.Detail = resilience.UpstreamProtocol, "in the response body: "+pe.Text
+	default:
+		x.out.Reason, x.out.Detail = resilience.UpstreamReset, "in the response body: "+err.Error()
+	}
+	x.ended = o
+	x.report(time.Now(), o)
+	_ = x.down.Flush() // what did arrive, before the cut
+	x.down.Abort()
+	return false
+}
+
+// switchProtocols sends the 101 on and becomes a tunnel.
+func (x *Exchange) switchProtocols() {
+	x.out.Upgraded = true
+	x.upload.stop(x)
+	err := x.down.Head(&x.resp, false)
+	if err == nil {
+		err = x.down.Flush()
+	}
+	if err != nil {
+		x.lostCaller(err)
+		x.down.Guard(nil)
+		x.close(false)
+		return
+	}
+	x.tunnel()
+}
+
+// tunnel moves bytes both ways until the end; the exchange's timers no longer apply, its idle bound does.
+func (x *Exchange) tunnel() {
+	up, fromUp := x.up.Detach()
+	down, fromDown := x.down.Detach()
+	_, err := up.Write(fromDown, x.rt.IdleTimeout)
+	if err == nil {
+		_, err = down.Write(fromUp, x.rt.IdleTimeout)
+	}
+	if err != nil {
+		x.out.Reason, x.out.Detail = resilience.UpstreamReset, err.Error()
+		up.Reset()
+		down.Reset()
+	} else {
+		e := netio.Relay(down, up, x.rt.IdleTimeout)
+		x.out.BytesIn, x.out.BytesOut = e.AToB, e.BToA
+		switch {
+		case e.Err == nil:
+		case errors.Is(e.Err, netio.ErrTimeout):
+			x.out.Reason, x.out.Detail = resilience.Timeout, "no byte in either direction within idle_timeout"
+		default:
+			x.out.Detail = e.Err.Error()
+		}
+	}
+	x.out.BytesIn += int64(len(fromDown))
+	x.out.BytesOut += int64(len(fromUp))
+	x.down.Guard(nil)
+	x.close(false)
+}

@@ -1,0 +1,140 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+)
+
+// LengthUnknown is the body length of a message whose end is marked in the stream or by its close.
+const LengthUnknown = -1
+
+// Request is the head of a request, the same for every version of HTTP. Its strings live as long as the exchange.
+type Request struct {
+	Version   Version
+	Method    string
+	Target    string // as sent, for the log
+	Scheme    string // "http" unless the request said otherwise
+	Authority string // host and port as the client sent them
+	Path      string // without query; "*" for the asterisk form, empty for CONNECT
+	Query     string // without the question mark
+	HasQuery  bool   // "/a?" has one, and it is empty
+	Fields    []Field
+	Length    int64  // of the body; LengthUnknown when chunked, 0 when there is none
+	HasBody   bool   // a body was announced, be it empty
+	Upgrade   string // the protocols that the client offers to switch to, as far as we pass them on
+	Expect    bool   // 100-continue, and a body is to come
+	// TrailersWanted says that the client takes part in trailers (TE: trailers).
+	TrailersWanted bool
+}
+
+// Version is a version of HTTP.
+type Version uint8
+
+// The versions.
+const (
+	HTTP10 Version = iota
+	HTTP11
+	HTTP2
+)
+
+// String returns the version as access logs spell it.
+func (v Version) String() string { return [...]string{"HTTP/1.0", "HTTP/1.1", "HTTP/2"}[v] }
+
+// Response is the head of a response, the same for every version of HTTP. Its strings live until the attempt that it came
+// from has ended.
+type Response struct {
+	Status int
+	Reason string // phrase of HTTP/1, may be empty
+	Fields []Field
+	Length int64 // of the body; LengthUnknown when only the stream's end tells
+	NoBody bool  // by its status or the request's method there is none, whatever Length says
+	// KeepLength says that a Content-Length among Fields is sent on although there is no body (HEAD, 304).
+	KeepLength bool
+	Local      bool // our own answer
+}
+
+// Body is a message body read piece by piece.
+type Body interface {
+	// Next returns the next piece, valid until the following call, waiting for it until the given time; io.EOF after the
+	// last one.
+	Next(until time.Time) ([]byte, error)
+	// Buffered reports whether Next would return without waiting.
+	Buffered() bool
+	// Whole reports whether all that is left is at hand.
+	Whole() bool
+	// Trailers returns what came behind the body, once Next has returned io.EOF.
+	Trailers() []Field
+	// Raw returns the socket and how many bytes of the body are still to come from it, when the rest of the body is just
+	// the next bytes of a plain socket and none of them is buffered; else nil.
+	Raw() (*netio.Conn, int64)
+	// Advance says that n bytes were taken from the socket that Raw returned.
+	Advance(n int64)
+}
+
+// Stream is the downstream half of an exchange, offered by the engine that parsed the request. One goroutine calls it,
+// but for Body, which one other may use meanwhile. Errors mean that the client cannot be reached any more.
+type Stream interface {
+	Body() Body
+	// InterruptBody ends a wait in Body().Next; ResumeBody allows it again.
+	InterruptBody()
+	ResumeBody()
+	// Guard is told the attempt in progress, to be interrupted when the client leaves; nil when there is none. It reports
+	// whether the client has left already.
+	Guard(u Upstream) (gone bool)
+
+	// Interim sends an interim response at once.
+	Interim(r *Response) error
+	// Head starts the final response. close asks that the connection ends with it, where the version knows that.
+	Head(r *Response, close bool) error
+	// Write sends a piece of the body, Flush what has been held back so far, End the end of the message and all before it.
+	Write(p []byte) error
+	Flush() error
+	End(trailers []Field) error
+	// RawWriter returns the socket, when body bytes may be written to it without any framing, n in all; else nil. Every
+	// byte before them has been flushed then.
+	RawWriter(n int64) *netio.Conn
+	// Abort makes the client see that the response is cut short.
+	Abort()
+	// Detach gives up the connection for a tunnel: the socket, and what was read from it beyond the request.
+	Detach() (*netio.Conn, []byte)
+}
+
+// Transport opens attempts at endpoints; the engine of a protocol implements it.
+type Transport interface {
+	// Open takes or opens a connection until the given time; opening may take as long as connect. fresh asks for one that
+	// has served nothing yet.
+	Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration, until time.Time) (Upstream, error)
+}
+
+// Upstream is one attempt: a request being sent to an endpoint and the response to it. One goroutine sends and another
+// may receive; Interrupt may come from anywhere.
+type Upstream interface {
+	// Reused reports whether the connection has served before. Connected says how long opening it took, and how long the
+	// attempt waited for a place before that.
+	Reused() bool
+	Connected() (queued, connecting time.Duration)
+
+	// SendHead starts the request. SendBody, Flush and SendEnd go on with it.
+	SendHead(q *Request) error
+	SendBody(p []byte) error
+	Flush() error
+	SendEnd(trailers []Field) error
+	// Sent reports whether any byte of the request has left.
+	Sent() bool
+	// RawWriter is as for Stream.
+	RawWriter(n int64) *netio.Conn
+
+	// ReadHead waits for the next head, interim or final, until the given time.
+	ReadHead(r *Response, until time.Time) error
+	// Received reports whether any byte of a response has arrived.
+	Received() bool
+	Body() Body
+
+	Interrupt()
+	// Close ends the attempt. clean says that request and response are complete, so that the connection may serve again.
+	Close(clean bool)
+	// Detach gives up the connection for a tunnel.
+	Detach() (*netio.Conn, []byte)
+}

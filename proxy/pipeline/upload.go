@@ -1,0 +1,173 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+)
+
+// upload is the request body on its way. While a goroutine sends it (running), everything here belongs to that; stop
+// takes it back.
+type upload struct {
+	done    chan struct{} // holds a token when the goroutine is over
+	running bool
+
+	keep    bool    // bytes are kept in case the plan needs them again
+	kept    []byte  // all that was read so far, unless lost
+	lost    bool    // some bytes were not kept
+	ended   bool    // the body was read to its end
+	trailer []Field // behind it
+	bytes   int64
+	downErr error // the client's fault: it left, stalled or sent nonsense
+	upErr   error // the endpoint took no more
+}
+
+// start sends the body from a goroutine of its own, so that the response may come meanwhile.
+func (u *upload) start(x *Exchange) {
+	u.running = true
+	go func() {
+		x.pump()
+		u.done <- struct{}{}
+	}()
+}
+
+// stop ends the goroutine, if there is one, and waits for it.
+func (u *upload) stop(x *Exchange) {
+	if !u.running {
+		return
+	}
+	u.running = false
+	select {
+	case <-u.done:
+		return
+	default:
+	}
+	x.down.InterruptBody()
+	x.up.Interrupt() // it may be stuck in sending; this connection is of no use any more
+	<-u.done
+	x.down.ResumeBody()
+}
+
+// wait lets the goroutine come to its end, which its idle bound assures.
+func (u *upload) wait() {
+	if u.running {
+		u.running = false
+		<-u.done
+	}
+}
+
+// pump sends what was kept of the body, then the rest as it comes.
+func (x *Exchange) pump() {
+	u := &x.upload
+	u.upErr = nil
+	if len(u.kept) > 0 {
+		if u.upErr = x.up.SendBody(u.kept); u.upErr != nil {
+			return
+		}
+	}
+	body := x.down.Body()
+	limit := int(x.snap.Mesh.Config.Limits.ReplayBytes)
+	for !u.ended {
+		if !body.Buffered() {
+			if u.upErr = x.up.Flush(); u.upErr != nil {
+				return
+			}
+			if !u.keep && x.pumpRaw(body) {
+				if u.upErr != nil || u.downErr != nil {
+					return
+				}
+				continue
+			}
+		}
+		p, err := body.Next(x.idleUntil(body))
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			u.ended = true
+			u.trailer = body.Trailers()
+			FilterTrailers(u.trailer)
+			continue
+		case errors.Is(err, netio.ErrInterrupted):
+			return
+		default:
+			u.downErr = err
+			x.up.Interrupt()
+			return
+		}
+		u.bytes += int64(len(p))
+		switch {
+		case u.lost:
+		case u.keep && len(u.kept)+len(p) <= limit:
+			u.kept = append(u.kept, p...)
+		default:
+			u.lost, u.keep, u.kept = true, false, u.kept[:0]
+		}
+		if u.upErr = x.up.SendBody(p); u.upErr != nil {
+			return
+		}
+	}
+	u.upErr = x.up.SendEnd(u.trailer)
+}
+
+// rawFrom is how much of a body must be left for a copy between sockets.
+const rawFrom = 64 << 10
+
+// pumpRaw lets the kernel move the rest of a large body, where there is nothing to keep and nothing to frame.
+func (x *Exchange) pumpRaw(body Body) bool {
+	src, n := body.Raw()
+	if src == nil || n < rawFrom {
+		return false
+	}
+	dst := x.up.RawWriter(n)
+	if dst == nil {
+		return false
+	}
+	x.upload.lost = true
+	var act netio.Activity
+	act.Start(time.Now(), x.rt.IdleTimeout)
+	moved, err := netio.Copy(dst, src, n, &act)
+	body.Advance(moved)
+	x.upload.bytes += moved
+	var we *netio.WriteError
+	switch {
+	case err == nil:
+	case errors.As(err, &we):
+		x.upload.upErr = err
+	default:
+		x.upload.downErr = err
+		x.up.Interrupt()
+	}
+	return true
+}
+
+// idleUntil bounds a wait for the next piece of a body; with one at hand the clock is not read.
+func (x *Exchange) idleUntil(body Body) time.Time {
+	if body.Buffered() {
+		return time.Time{}
+	}
+	return time.Now().Add(x.rt.IdleTimeout)
+}
+
+// FilterTrailers drops fields that must not come behind a body: those that frame, route or authenticate the message, or
+// say how to read it (RFC 9110 6.5.1).
+func FilterTrailers(fields []Field) {
+	for i := range fields {
+		f := &fields[i]
+		f.Drop = f.ID != FieldOther || forbiddenTrailer(f.Name)
+	}
+}
+
+func forbiddenTrailer(name string) bool {
+	for _, bad := range [...]string{
+		"authorization", "www-authenticate", "set-cookie", "cookie", "content-encoding", "content-range",
+		"cache-control", "max-forwards", "range", "age", "expires", "date", "location", "retry-after", "vary", "warning",
+		"pragma", "authentication-info", "accept", "proxy-authentication-info",
+	} {
+		if equalFold(name, bad) {
+			return true
+		}
+	}
+	return hasPrefixFold(name, "if-") || hasPrefixFold(name, "x-forwarded-") || hasPrefixFold(name, "x-real-ip")
+}

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+)
+
+// Ejected implements pipeline.Observer.
+func (p *Proxy) Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.EjectVerdict) {
+	if v.Act != resilience.Eject {
+		return // spared: it goes on, since too few others would be left
+	}
+	p.o.Recorder.Ejected(s.Name, e.Address, v.Reason.String())
+	p.gauge(s)
+	p.sickMu.Lock()
+	p.sick[sickKey{s.Inbound, s.Name}] = struct{}{}
+	p.sickMu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Breaker implements pipeline.Observer.
+func (p *Proxy) Breaker(r *snapshot.Route, c resilience.BreakerChange) {
+	from, to := breakerStates(c)
+	p.o.Recorder.BreakerChanged(r.Service.Name, r.Name, from, to)
+}
+
+func breakerStates(c resilience.BreakerChange) (from, to string) {
+	switch c {
+	case resilience.Opened:
+		return resilience.Closed.String(), resilience.Open.String()
+	case resilience.HalfOpened:
+		return resilience.Open.String(), resilience.HalfOpen.String()
+	case resilience.Reopened:
+		return resilience.HalfOpen.String(), resilience.Open.String()
+	}
+	return resilience.HalfOpen.String(), resilience.Closed.String()
+}
+
+// probe starts the probes that are due and returns when to look again.
+func (p *Proxy) probe(ctx context.Context, now time.Time, running *sync.WaitGroup) (next time.Time) {
+	s := p.store.Load()
+	p.sickMu.Lock()
+	defer p.sickMu.Unlock()
+	for key := range p.sick {
+		d := s.Outbound
+		if key.inbound {
+			d = s.Inbound
+		}
+		svc, ok := d.Get(key.name)
+		if !ok || svc.Outlier.Ejected() == 0 {
+			delete(p.sick, key)
+			continue
+		}
+		due, at := svc.Outlier.ProbesDue(now, nil)
+		for _, h := range due {
+			running.Add(1)
+			go func() {
+				defer running.Done()
+				p.probeOne(ctx, svc, h)
+			}()
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// probeOne tries an ejected endpoint and takes it back if it answers.
+func (p *Proxy) probeOne(ctx context.Context, s *snapshot.Service, h *resilience.EndpointHealth) {
+	ctx, cancel := context.WithTimeout(ctx, s.Probe.Timeout)
+	defer cancel()
+	err := reach(ctx, h.Address, s.Name, s.Probe)
+	now := time.Now()
+	if s.Outlier.ProbeResult(now, h, err == nil).Act == resilience.Readmit {
+		p.readmit(now, s, h)
+	}
+}
+
+// readmit lets an endpoint have calls again.
+func (p *Proxy) readmit(now time.Time, s *snapshot.Service, h *resilience.EndpointHealth) {
+	for _, e := range s.Endpoints {
+		if e.Health == h {
+			e.Meter.Since.Store(now.UnixNano())
+			e.Meter.State.And(^balance.StateEjected)
+			p.o.Recorder.Readmitted(s.Name, e.Address)
+		}
+	}
+	p.gauge(s)
+}
+
+// reach connects to an address, and where a path is given asks for it: any status below 400 is well.
+func reach(ctx context.Context, address, host string, probe config.Probe) error {
+	network := "tcp"
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, address = "unix", path
+	}
+	var d net.Dialer
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, network, address) }
+	if probe.HTTP == "" {
+		c, err := dial(ctx, "", "")
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+	t := &http.Transport{DialContext: dial, DisableKeepAlives: true, Proxy: nil}
+	defer t.CloseIdleConnections()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+probe.HTTP, nil)
+	if err != nil {
+		return err
+	}
+	r, err := t.RoundTrip(q)
+	if err != nil {
+		return err
+	}
+	_ = r.Body.Close()
+	if r.StatusCode >= 400 {
+		return &statusError{r.StatusCode}
+	}
+	return nil
+}
+
+type statusError struct{ status int }
+
+func (e *statusError) Error() string { return http.StatusText(e.status) }

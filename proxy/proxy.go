@@ -1,0 +1,138 @@
+// Package proxy is the data plane: listeners, the snapshot in force, connection pools and what runs beside the exchanges
+// (probes, sweeps, drain). It owns every socket. Configuration comes in through Apply, one mesh after the other; the
+// engines below it serve connections. Tests: applies over real loopback sockets, and the end-to-end tests of e2e.
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// Options is what a proxy needs. All fields but Seed must be set.
+type Options struct {
+	Recorder *telemetry.Recorder
+	Log      *slog.Logger
+	Seed     uint64 // random: where round robin starts
+}
+
+// Proxy is the data plane of one process.
+type Proxy struct {
+	o       Options
+	store   snapshot.Store
+	watcher *netio.Watcher
+	conns   atomic.Int64 // downstream connections
+	maxConn atomic.Int64
+
+	mu        sync.Mutex           // guards what follows; held by Apply and Drain
+	listeners map[string]*listener // by address
+	retired   []*listener          // closed ones whose connections may go on
+	stopping  map[telemetry.Direction]bool
+	done      sync.WaitGroup // goroutines of listeners and connections
+
+	sickMu sync.Mutex
+	sick   map[sickKey]struct{} // services with ejected endpoints; guarded by sickMu
+	wake   chan struct{}        // tells the prober that there is one more
+}
+
+type sickKey struct {
+	inbound bool
+	name    string
+}
+
+// New returns a proxy that serves nothing yet.
+func New(o Options) (*Proxy, error) {
+	w, err := netio.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	return &Proxy{
+		o: o, watcher: w, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
+		sick: map[sickKey]struct{}{}, wake: make(chan struct{}, 1),
+	}, nil
+}
+
+// Snapshot returns what is in force, nil before the first Apply.
+func (p *Proxy) Snapshot() *snapshot.Snapshot { return p.store.Load() }
+
+// Run does what has to be done beside the exchanges until ctx ends: probes of ejected endpoints, and closing what was
+// idle for too long.
+func (p *Proxy) Run(ctx context.Context) error {
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	sweep := time.NewTicker(5 * time.Second)
+	defer sweep.Stop()
+	probe := time.NewTimer(time.Hour)
+	defer probe.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-sweep.C:
+			p.sweep(now)
+		case <-p.wake:
+			probe.Reset(0)
+		case now := <-probe.C:
+			if next := p.probe(ctx, now, &probes); !next.IsZero() {
+				probe.Reset(max(time.Millisecond, time.Until(next)))
+			}
+		}
+	}
+}
+
+// sweep closes idle upstream connections.
+func (p *Proxy) sweep(now time.Time) {
+	s := p.store.Load()
+	if s == nil {
+		return
+	}
+	each(s, func(e *snapshot.Endpoint) { poolOf(e).Sweep(now) })
+}
+
+// each visits every endpoint of a snapshot.
+func each(s *snapshot.Snapshot, f func(*snapshot.Endpoint)) {
+	for _, d := range []*snapshot.Directory{s.Outbound, s.Inbound} {
+		for _, svc := range d.List {
+			for _, e := range svc.Endpoints {
+				f(e)
+			}
+		}
+	}
+}
+
+// pipeline returns a pipeline for one direction, and with a name for one service alone.
+func (p *Proxy) pipeline(dir telemetry.Direction, service string, l *config.Limits) *pipeline.Pipeline {
+	return &pipeline.Pipeline{
+		Store: &p.store, Direction: dir, Recorder: p.o.Recorder, Observer: p, Service: service,
+		Transport: h1.Transport{HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount},
+	}
+}
+
+// Close ends everything at once and waits for it.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	for _, l := range p.listeners {
+		l.stop()
+		p.retired = append(p.retired, l)
+	}
+	for _, l := range p.retired {
+		for _, t := range l.targets() {
+			t.abort()
+		}
+	}
+	p.mu.Unlock()
+	p.done.Wait()
+	if s := p.store.Load(); s != nil {
+		each(s, func(e *snapshot.Endpoint) { poolOf(e).Close() })
+	}
+	p.watcher.Close()
+}

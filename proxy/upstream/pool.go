@@ -1,0 +1,392 @@
+// Package upstream keeps connections to endpoints: it opens them within the limits of their service, lends the ones that
+// are idle, watches those for peers that leave, and closes what nobody needs. It speaks no protocol. Tests: scripts over
+// loopback sockets with peers that refuse, stall, close and send unasked.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+)
+
+// What can keep a connection from being had.
+var (
+	ErrTimeout   = errors.New("connect timed out")
+	ErrSaturated = errors.New("limit.connections reached and nobody gave one back in time")
+	ErrWaiting   = errors.New("limit.connections and limit.waiting reached")
+	ErrClosed    = errors.New("pool closed")
+)
+
+const (
+	// idleTime is how long a connection stays idle: below the 60 s after which many servers close theirs.
+	idleTime = 30 * time.Second
+	// maxDialing bounds connects to one endpoint at the same time; more would hit a cold or slow one like a flood.
+	maxDialing = 64
+)
+
+// Observer is told what happens to connections. It must not block.
+type Observer interface {
+	Opened(took time.Duration)
+	Closed()
+	Idle(delta int)
+	ConnectFailed(timeout bool)
+}
+
+// Settings is what a pool may do. They can change while it works.
+type Settings struct {
+	MaxOpen    int // connections; 0: no bound
+	MaxWaiting int // who may wait for one; 0: nobody
+}
+
+// Pool holds the connections to one endpoint.
+type Pool struct {
+	network, address string
+	watcher          *netio.Watcher
+	observer         Observer
+	settings         atomic.Pointer[Settings]
+
+	mu      sync.Mutex // guards what follows
+	idle    []*Conn    // the last one was used last
+	open    int        // those being opened included
+	dialing int
+	waiters []chan *Conn // first come, first served; nil means: try again
+	closed  bool
+}
+
+// New returns an empty pool for an address of the form host:port or unix:PATH. watcher and observer may be nil.
+func New(address string, s Settings, watcher *netio.Watcher, observer Observer) *Pool {
+	p := &Pool{network: "tcp", address: address, watcher: watcher, observer: observer}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		p.network, p.address = "unix", path
+	}
+	p.settings.Store(&s)
+	return p
+}
+
+// Set changes what the pool may do.
+func (p *Pool) Set(s Settings) {
+	if *p.settings.Load() != s {
+		p.settings.Store(&s)
+	}
+}
+
+// Conn is a connection lent by a pool.
+type Conn struct {
+	*netio.Conn
+	pool   *Pool
+	served int // how many times it was lent before
+	// Queued and Connecting say how long getting it took this time.
+	Queued, Connecting time.Duration
+
+	idleSince time.Time // guarded by the pool's lock, as inIdle
+	inIdle    bool
+}
+
+// Reused reports whether it has served before.
+func (c *Conn) Reused() bool { return c.served > 0 }
+
+// Get lends a connection until Release: an idle one, or with fresh or where there is none a new one, whose connect may
+// take as long as connect.
+func (p *Pool) Get(fresh bool, connect time.Duration, until time.Time) (*Conn, error) {
+	var began time.Time // of waiting
+	for {
+		c, wait, err := p.take(fresh)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case c != nil && c.sound():
+			c.Queued, c.Connecting = 0, 0
+			if !began.IsZero() {
+				c.Queued = time.Since(began)
+			}
+			return c, nil
+		case c != nil:
+			c.Discard()
+			continue
+		case wait == nil:
+			c, err := p.dial(connect, until)
+			if c != nil && !began.IsZero() {
+				c.Queued = time.Since(began) - c.Connecting
+			}
+			return c, err
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		given, err := p.await(wait, until)
+		if err != nil {
+			return nil, err
+		}
+		if given != nil {
+			given.Queued, given.Connecting = time.Since(began), 0
+			if given.sound() {
+				return given, nil
+			}
+			given.Discard()
+		}
+	}
+}
+
+// take returns an idle connection; or a channel to wait on; or neither, with a place to dial in.
+func (p *Pool) take(fresh bool) (*Conn, chan *Conn, error) {
+	s := p.settings.Load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, ErrClosed
+	}
+	if n := len(p.idle); n > 0 && !fresh {
+		c := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		c.inIdle = false
+		p.observeIdle(-1)
+		return c, nil, nil
+	}
+	if s.MaxOpen > 0 && p.open >= s.MaxOpen && fresh && len(p.idle) > 0 {
+		p.dropOldestLocked() // a fresh one is wanted and idle ones take up the room
+	}
+	if (s.MaxOpen <= 0 || p.open < s.MaxOpen) && p.dialing < maxDialing {
+		p.open++
+		p.dialing++
+		return nil, nil, nil
+	}
+	if len(p.waiters) >= s.MaxWaiting {
+		return nil, nil, ErrWaiting
+	}
+	w := make(chan *Conn, 1)
+	p.waiters = append(p.waiters, w)
+	return nil, w, nil
+}
+
+func (p *Pool) dropOldestLocked() {
+	c := p.idle[0]
+	p.idle = append(p.idle[:0], p.idle[1:]...)
+	c.inIdle = false
+	p.open--
+	p.observeIdle(-1)
+	p.observeClosed()
+	_ = c.Conn.Close()
+}
+
+// await waits for a connection that another gives back, or for a chance to dial (nil).
+func (p *Pool) await(w chan *Conn, until time.Time) (*Conn, error) {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case c := <-w:
+		return c, nil
+	case <-t.C:
+	}
+	p.mu.Lock()
+	for i, x := range p.waiters {
+		if x == w {
+			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
+			p.mu.Unlock()
+			return nil, ErrSaturated
+		}
+	}
+	p.mu.Unlock()
+	if c := <-w; c != nil { // given at the last moment
+		c.Release(true)
+	} else {
+		p.mu.Lock()
+		p.wakeLocked(nil)
+		p.mu.Unlock()
+	}
+	return nil, ErrSaturated
+}
+
+// wakeLocked hands c, or with nil a chance to dial, to whoever waits longest, and reports whether there was one.
+func (p *Pool) wakeLocked(c *Conn) bool {
+	if len(p.waiters) == 0 {
+		return false
+	}
+	w := p.waiters[0]
+	p.waiters = append(p.waiters[:0], p.waiters[1:]...)
+	w <- c
+	return true
+}
+
+// dial opens a connection in the place that take has reserved.
+func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
+	start := time.Now()
+	deadline := start.Add(connect)
+	if !until.IsZero() && until.Before(deadline) {
+		deadline = until
+	}
+	d := net.Dialer{Deadline: deadline}
+	nc, err := d.DialContext(context.Background(), p.network, p.address)
+	p.mu.Lock()
+	p.dialing--
+	if err == nil && p.closed {
+		err = ErrClosed
+		_ = nc.Close()
+	}
+	if err != nil {
+		p.open--
+		p.wakeLocked(nil)
+		p.mu.Unlock()
+		timeout := errors.Is(err, os.ErrDeadlineExceeded) || isTimeout(err)
+		if p.observer != nil {
+			p.observer.ConnectFailed(timeout)
+		}
+		if timeout {
+			return nil, ErrTimeout
+		}
+		return nil, err
+	}
+	if p.dialing == maxDialing-1 {
+		p.wakeLocked(nil)
+	}
+	p.mu.Unlock()
+	c := &Conn{Conn: netio.New(nc), pool: p, Connecting: time.Since(start)}
+	if p.observer != nil {
+		p.observer.Opened(c.Connecting)
+	}
+	p.watcher.Add(c.Conn, c)
+	return c, nil
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// sound looks at a connection that was idle: its peer must neither have left nor have said anything.
+func (c *Conn) sound() bool {
+	waiting, err := c.Buffered()
+	return !waiting && err == nil
+}
+
+// Release gives the connection back. reusable says that it stands between two messages and may serve again.
+func (c *Conn) Release(reusable bool) {
+	p := c.pool
+	if !reusable {
+		c.Discard()
+		return
+	}
+	c.served++
+	p.mu.Lock()
+	if p.closed || p.overLocked() {
+		p.mu.Unlock()
+		c.Discard()
+		return
+	}
+	if p.wakeLocked(c) {
+		p.mu.Unlock()
+		return
+	}
+	c.inIdle = true
+	c.idleSince = time.Now()
+	p.idle = append(p.idle, c)
+	p.observeIdle(1)
+	p.mu.Unlock()
+}
+
+// overLocked reports whether the limit was lowered below what is open.
+func (p *Pool) overLocked() bool {
+	s := p.settings.Load()
+	return s.MaxOpen > 0 && p.open > s.MaxOpen
+}
+
+// Discard closes the connection and gives its place to whoever waits.
+func (c *Conn) Discard() {
+	_ = c.Conn.Close()
+	c.Forget()
+}
+
+// Forget gives up the place of a connection that is closed, or belongs to somebody else now.
+func (c *Conn) Forget() {
+	p := c.pool
+	p.mu.Lock()
+	p.open--
+	p.observeClosed()
+	p.wakeLocked(nil)
+	p.mu.Unlock()
+}
+
+// PeerLeft implements netio.Leaver: an idle connection whose peer has left is of no use.
+func (c *Conn) PeerLeft(bool) {
+	p := c.pool
+	p.mu.Lock()
+	if !c.inIdle {
+		p.mu.Unlock()
+		return // whoever uses it finds out
+	}
+	for i, x := range p.idle {
+		if x == c {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			break
+		}
+	}
+	c.inIdle = false
+	p.observeIdle(-1)
+	p.mu.Unlock()
+	c.Discard()
+}
+
+// Sweep closes connections that were idle for too long.
+func (p *Pool) Sweep(now time.Time) {
+	var old []*Conn
+	p.mu.Lock()
+	n := 0
+	for n < len(p.idle) && now.Sub(p.idle[n].idleSince) >= idleTime {
+		p.idle[n].inIdle = false
+		p.observeIdle(-1)
+		n++
+	}
+	if n > 0 {
+		old = append(old, p.idle[:n]...)
+		p.idle = append(p.idle[:0], p.idle[n:]...)
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.Discard()
+	}
+}
+
+// Close closes idle connections now and the others when they are given back. Nobody gets one any more.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	for _, c := range idle {
+		c.inIdle = false
+		p.observeIdle(-1)
+	}
+	for p.wakeLocked(nil) {
+	}
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.Discard()
+	}
+}
+
+// Counts returns how many connections are open, idle and waited for.
+func (p *Pool) Counts() (open, idle, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open, len(p.idle), len(p.waiters)
+}
+
+func (p *Pool) observeIdle(delta int) {
+	if p.observer != nil {
+		p.observer.Idle(delta)
+	}
+}
+
+func (p *Pool) observeClosed() {
+	if p.observer != nil {
+		p.observer.Closed()
+	}
+}

@@ -1,0 +1,234 @@
+package snapshot
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+// service compiles an outbound service without its routes, which may lead to services that are not compiled yet.
+func (c *compiler) service(cfg *config.Service) *Service {
+	set := c.mesh.Endpoints[cfg.Name]
+	s := &Service{
+		Name: cfg.Name, Protocol: cfg.Protocol, Listen: cfg.Listen, Config: cfg, set: set, Policy: c.cfg.ServicePolicy(cfg),
+	}
+	was := c.was(cfg.Name)
+	if set != nil {
+		s.Sources = set.Sources
+		list := set.List
+		if cfg.Group != "" {
+			list = slices.DeleteFunc(slices.Clone(list), func(e *config.Endpoint) bool { return e.Group != cfg.Group })
+		}
+		s.Endpoints = endpoints(s.Name, list, was)
+	}
+	c.fill(s, was)
+	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
+	return s
+}
+
+// inboundService compiles one service of our own app, routes included.
+func (c *compiler) inboundService(in *config.Inbound) *Service {
+	s := &Service{
+		Name: in.Service, Inbound: true, Protocol: in.Protocol, InboundConfig: in, Policy: c.cfg.InboundPolicy(in),
+	}
+	var was *Service
+	if c.prev != nil {
+		was = c.prev.Inbound.byName[in.Service]
+	}
+	app := &config.Endpoint{Address: in.App, Weight: 1, From: in.From}
+	s.Endpoints = endpoints(s.Name, []*config.Endpoint{app}, was)
+	c.fill(s, was)
+	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
+	if in.Admit.Concurrency.Set {
+		s.Rest.Limiter = resilience.NewLimiter(resilience.LimiterConfig{
+			Max: in.Admit.Concurrency.Value, Waiting: in.Admit.QueueSize.Or(0), Wait: in.Admit.QueueWait.Or(0),
+			Name: resilience.LimitConcurrency,
+		}).Adopt(limiterOf(restOf(was)))
+	}
+	c.routes(s, in.Routes)
+	return s
+}
+
+func restOf(was *Service) *Route {
+	if was == nil {
+		return nil
+	}
+	return was.Rest
+}
+
+func limiterOf(was *Route) *resilience.Limiter {
+	if was == nil {
+		return nil
+	}
+	return was.Limiter
+}
+
+// fill sets what the resolved policy says about the service as a whole.
+func (c *compiler) fill(s, was *Service) {
+	p := &s.Policy
+	s.ConnectTimeout, s.IdleTimeout = p.ConnectTimeout.Value, p.IdleTimeout.Value
+	s.LimitConnections, s.LimitWaiting = p.Limit.Connections.Value, p.Limit.Waiting.Value
+	s.Probe = p.Outlier.Probe.Value
+	if p.Outlier.Off.Value {
+		return
+	}
+	s.Outlier = resilience.NewOutlier(resilience.OutlierConfig{
+		ConsecutiveFailures: p.Outlier.ConsecutiveFailures.Value,
+		ErrorRatio:          p.Outlier.ErrorRatio.Value,
+		TimeoutRatio:        p.Outlier.TimeoutRatio.Value,
+		RequestVolume:       p.Outlier.RequestVolume.Value,
+		Window:              p.Outlier.Window.Value,
+		EjectFor:            p.Outlier.EjectFor.Value,
+		EjectMax:            p.Outlier.EjectMax.Value,
+		MaxEjected:          p.Outlier.MaxEjected.Value,
+		ProbeInterval:       s.Probe.Interval,
+	})
+	if was != nil {
+		s.Outlier = s.Outlier.Adopt(was.Outlier)
+	}
+}
+
+// endpoints turns specs into endpoints; those that were there before keep their meters and, where nothing about them
+// changed, themselves.
+func endpoints(service string, specs []*config.Endpoint, was *Service) []*Endpoint {
+	var before map[string]*Endpoint
+	if was != nil {
+		before = make(map[string]*Endpoint, len(was.Endpoints))
+		for _, e := range was.Endpoints {
+			before[e.Address] = e
+		}
+	}
+	list := make([]*Endpoint, 0, len(specs))
+	for _, spec := range specs {
+		old := before[spec.Address]
+		switch {
+		case old == nil:
+			list = append(list, &Endpoint{
+				Address: spec.Address, Spec: spec, Service: service, Meter: new(balance.Meter),
+				Health: &resilience.EndpointHealth{Address: spec.Address},
+			})
+		case old.Spec == spec:
+			list = append(list, old)
+		default:
+			next := *old
+			next.Spec = spec
+			list = append(list, &next)
+		}
+	}
+	return list
+}
+
+// spec is how a policy wants a set balanced.
+func (c *compiler) spec(p *config.Policy) balance.Spec {
+	kind, _ := balance.ParseKind(p.LB.Value.Kind) // the loader knows the same names
+	spec := balance.Spec{
+		Kind: kind, PreferNear: p.Locality.Prefer.Value != "", SpillBelow: p.Locality.SpillBelow.Value,
+		Warmup: p.Warmup.Value, Seed: c.seed,
+	}
+	if p.Panic.Value == "fail_fast" {
+		spec.Panic = balance.FailFast
+	}
+	return spec
+}
+
+// members are what a balancer sees of endpoints.
+func (c *compiler) members(prefer string, list []*Endpoint) []balance.Endpoint {
+	node := &c.cfg.Node
+	members := make([]balance.Endpoint, len(list))
+	for i, e := range list {
+		members[i] = balance.Endpoint{Key: hash64(e.Address), Weight: uint32(e.Spec.Weight), Meter: e.Meter}
+		switch prefer {
+		case "zone":
+			members[i].Near = node.Zone != "" && e.Spec.Zone == node.Zone
+		case "region":
+			members[i].Near = node.Region != "" && e.Spec.Region == node.Region
+		}
+	}
+	return members
+}
+
+func hash64(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s)) // cannot fail
+	return h.Sum64()
+}
+
+// targetKey tells targets apart: equal ones are shared by all routes.
+type targetKey struct {
+	service *Service
+	labels  string
+	orAny   bool
+	prefer  string
+	spec    balance.Spec
+}
+
+// target returns the endpoints of s that carry all labels, balanced as p asks.
+func (c *compiler) target(s *Service, p *config.Policy, labels map[string]string, orAny bool, prev *Target) *Target {
+	key := targetKey{s, canonical(labels), orAny, p.Locality.Prefer.Value, c.spec(p)}
+	if t := c.targetsMade[key]; t != nil {
+		return t
+	}
+	t := &Target{Service: s, Labels: labels, Endpoints: s.Endpoints}
+	if len(labels) > 0 {
+		t.Endpoints = nil
+		for _, e := range s.Endpoints {
+			if carries(e.Spec, labels) {
+				t.Endpoints = append(t.Endpoints, e)
+			}
+		}
+		if len(t.Endpoints) == 0 && orAny {
+			t.Endpoints, t.Fallback = s.Endpoints, true
+		}
+	}
+	var before *balance.Set
+	if prev != nil && prev.Service.Name == s.Name && maps.Equal(prev.Labels, labels) {
+		before = prev.Set
+	}
+	t.Set = balance.New(key.spec, c.members(key.prefer, t.Endpoints), before)
+	c.targetsMade[key] = t
+	return t
+}
+
+func canonical(labels map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		b.WriteString(strconv.Quote(k))
+		b.WriteString(strconv.Quote(labels[k]))
+	}
+	return b.String()
+}
+
+// carries reports whether an endpoint has all labels; version, group, zone and region are labels too.
+func carries(e *config.Endpoint, labels map[string]string) bool {
+	for k, v := range labels {
+		has, ok := e.Labels[k]
+		if !ok {
+			switch k {
+			case "version":
+				has = e.Version
+			case "group":
+				has = e.Group
+			case "zone":
+				has = e.Zone
+			case "region":
+				has = e.Region
+			}
+		}
+		if has != v {
+			return false
+		}
+	}
+	return true
+}
+
+// sameBudget compares what a shared retry budget depends on.
+func sameBudget(a, b *config.Policy) bool {
+	return a.Retry.BudgetRatio.Value == b.Retry.BudgetRatio.Value &&
+		a.Retry.BudgetMinPerSecond.Value == b.Retry.BudgetMinPerSecond.Value
+}

@@ -1,0 +1,139 @@
+// Package snapshot is what the proxy uses: everything in force, compiled from configuration and endpoints into one
+// immutable value. It is pure: Compile turns a mesh and the snapshot before it into the next one, shares what did not
+// change, and adopts the meters of what did by identity (service, route, endpoint). A snapshot owns nothing that must be
+// closed; Store holds the current one behind one atomic pointer. Tests: tables of what is shared and what is adopted
+// across changes, property tests of references, and benchmarks at 10 000 endpoints.
+package snapshot
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/route"
+)
+
+// Snapshot is everything in force.
+type Snapshot struct {
+	Mesh     *config.Mesh
+	Outbound *Directory
+	Inbound  *Directory
+}
+
+// Store holds the snapshot in force. It has one writer; an exchange loads it once, when its head is parsed.
+type Store struct{ p atomic.Pointer[Snapshot] }
+
+// Load returns the snapshot in force, nil before the first.
+func (s *Store) Load() *Snapshot { return s.p.Load() }
+
+// Swap puts next in force and returns what was before.
+func (s *Store) Swap(next *Snapshot) *Snapshot { return s.p.Swap(next) }
+
+// Directory finds services by name and by host.
+type Directory struct {
+	List   []*Service // sorted by name
+	byName map[string]*Service
+	hosts  *route.Hosts
+	hosted []*Service // by the ids of hosts
+}
+
+// Service is one named upstream, or one service of our own app.
+type Service struct {
+	Name      string
+	Inbound   bool
+	Protocol  string // http | tcp | auto
+	Listen    string // a local port of its own, or empty
+	Routes    []*Route
+	Rest      *Route // what no route matches
+	Endpoints []*Endpoint
+	Outlier   *resilience.Outlier // nil: off
+	Probe     config.Probe
+	// LimitConnections bounds the connections to one endpoint, LimitWaiting those who wait for one.
+	LimitConnections, LimitWaiting int
+	ConnectTimeout                 time.Duration
+	IdleTimeout                    time.Duration
+	Sources                        []config.SourceState
+	Config                         *config.Service // nil for an inbound service
+	InboundConfig                  *config.Inbound // nil for an outbound service
+	Policy                         config.Policy   // resolved
+
+	rules *route.Rules
+	refs  []string // other services that routes lead to
+	set   *config.EndpointSet
+}
+
+// Route is a compiled route: a match and everything that follows from it.
+type Route struct {
+	Name    string
+	Service *Service
+	Config  *config.Route  // nil for Service.Rest
+	Policy  *config.Policy // resolved, with the origin of each field; shared with the service where it says the same
+
+	Plan           resilience.Policy
+	ConnectTimeout time.Duration
+	IdleTimeout    time.Duration
+	Hash           HashKey
+	Budget         *resilience.Budget
+	Breaker        *resilience.Breaker // nil: off
+	Limiter        *resilience.Limiter
+	Rewrite        *Rewrite
+	Respond        *config.Respond
+	Redirect       *config.Redirect
+	Targets        []*Target    // none for a local answer
+	Split          *route.Split // nil with one target
+
+	// Meters is whatever the publisher of the snapshot counts this route's exchanges with. It is set before the snapshot
+	// is in force and never after.
+	Meters any
+}
+
+// Idempotent reports whether a request of that method may be repeated although it was sent: what the policy says, else
+// what the verb promises (RFC 9110 9.2.2, S-143).
+func (r *Route) Idempotent(method string) bool {
+	if r.Policy.Idempotent.Set {
+		return r.Policy.Idempotent.Value
+	}
+	switch method {
+	case "GET", "HEAD", "PUT", "DELETE", "OPTIONS":
+		return true
+	}
+	return false
+}
+
+// HashKey says what consistent_hash hashes.
+type HashKey struct {
+	On   string // "" | header | cookie | query | source_ip
+	Name string
+}
+
+// Rewrite changes a request on its way.
+type Rewrite struct {
+	Path   *route.Rewrite // nil: stays
+	Host   string         // empty: stays
+	Set    []config.Header
+	Remove []string
+}
+
+// Target is a set of endpoints that a route leads to.
+type Target struct {
+	Service   *Service
+	Labels    map[string]string
+	Fallback  bool // no endpoint carries the labels, so that all are meant (else: any)
+	Endpoints []*Endpoint
+	Set       *balance.Set // over Endpoints, by index
+}
+
+// Endpoint is one address of one service. It keeps its identity across snapshots as long as nothing about it changes.
+type Endpoint struct {
+	Address string
+	Spec    *config.Endpoint
+	Service string
+	Meter   *balance.Meter
+	Health  *resilience.EndpointHealth
+
+	// Pool is whatever the publisher of the snapshot keeps connections in. It is set before the snapshot is in force and
+	// handed on to the endpoint's successors.
+	Pool any
+}
