@@ -45,8 +45,7 @@ func (p *picker) hint(tried ...int) *Hint {
 	return &Hint{Now: p.now, Rand: p.rnd.Uint64(), Hash: p.rnd.Uint64(), HasHash: true, Tried: tried}
 }
 
-func (p *picker) pick(s *Set, tried ...int) int {
-	p.t.Helper()
+func (p *picker) pick(s *Set, tried ...int) int { // without t.Helper, which is slow
 	i, why := s.Pick(p.hint(tried...))
 	if !why.Chosen() || i < 0 {
 		p.t.Fatalf("picked %d, %v", i, why)
@@ -55,7 +54,6 @@ func (p *picker) pick(s *Set, tried ...int) int {
 }
 
 func (p *picker) counts(s *Set, n int) []int {
-	p.t.Helper()
 	out := make([]int, s.Len())
 	for range n {
 		out[p.pick(s)]++
@@ -65,7 +63,7 @@ func (p *picker) counts(s *Set, n int) []int {
 
 func TestEachKindIsFair(t *testing.T) {
 	for _, kind := range kinds {
-		for _, n := range []int{1, 2, 3, 10, 100} {
+		for _, n := range []int{1, 2, 3, 10, 40} {
 			s := New(Spec{Kind: kind, Seed: 7}, alike(n), nil)
 			total := 2000 * n
 			for i, c := range newPicker(t, 1).counts(s, total) {

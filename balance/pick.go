@@ -76,16 +76,7 @@ func (p *pick) local() (int, Why) {
 		}
 		return i, Picked
 	}
-	nearFirst := true
-	if p.mask != ^uint32(0) { // panic: as if all were usable
-	} else if share := s.nearShare(p.now); share < s.spec.SpillBelow {
-		draw := mix(p.key ^ golden)
-		if s.spec.Kind != ConsistentHash {
-			draw = p.next()
-		}
-		nearFirst = unit(draw)*s.spec.SpillBelow < share
-	}
-	if nearFirst {
+	if p.nearFirst() {
 		if i := p.from(s.near); i >= 0 {
 			return i, Picked
 		}
@@ -95,6 +86,23 @@ func (p *pick) local() (int, Why) {
 		return i, PickedFar
 	}
 	return p.from(s.near), Picked
+}
+
+// nearFirst draws which side of the locality rule this pick asks first.
+func (p *pick) nearFirst() bool {
+	if p.mask != ^uint32(0) { // panic: as if all were usable
+		return true
+	}
+	spec := &p.set.spec
+	share := p.set.nearShare(p.now)
+	if share >= spec.SpillBelow {
+		return true
+	}
+	draw := mix(p.key ^ golden) // a key keeps its side
+	if spec.Kind != ConsistentHash {
+		draw = p.next()
+	}
+	return unit(draw)*spec.SpillBelow < share
 }
 
 // from picks from one group, -1 if nothing there is eligible.
