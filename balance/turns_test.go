@@ -15,7 +15,7 @@ func gcd(a, b int) int {
 // TestWeightedCounts: exact counts in any Σ ÷ gcd picks in a row, and no long runs (S-101, X-7).
 func TestWeightedCounts(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
-	for round := range 400 {
+	for round := range 200 {
 		n, most := 1+r.Intn(12), 1+r.Intn(12)
 		if round%10 == 0 {
 			n, most = 40+r.Intn(30), 60 // more than 32 different weights
