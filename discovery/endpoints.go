@@ -14,7 +14,7 @@ import (
 // named reports whether an address has to be resolved before it can be dialled: a host name with a port, `srv:NAME`, or
 // the name of an SRV record (`_http._tcp.catalog.internal`).
 func named(address string) bool {
-	if strings.HasPrefix(address, "unix:") {
+	if numeric(address) || strings.HasPrefix(address, "unix:") {
 		return false
 	}
 	if _, err := netip.ParseAddrPort(address); err == nil {
@@ -27,17 +27,24 @@ func named(address string) bool {
 	return err == nil
 }
 
+// numeric reports whether an address is an IPv4 one, which has one spelling; it is what nearly all are, and cheap to see.
+func numeric(address string) bool {
+	for i := range len(address) {
+		if c := address[i]; (c < '0' || c > '9') && c != '.' && c != ':' {
+			return false
+		}
+	}
+	return true
+}
+
 // canonical returns the one spelling of an address under which it is compared.
 func canonical(address string) string {
-	if strings.HasPrefix(address, "unix:") {
+	if numeric(address) || strings.HasPrefix(address, "unix:") {
 		return address
 	}
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return strings.ToLower(address)
-	}
-	if ap.Addr().Is4() {
-		return address
 	}
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()).String()
 }
