@@ -60,6 +60,7 @@ type Observer interface {
 type Wait struct {
 	Service string // the configured service
 	Source  string // the registry, or "name NAME" for a name in an address
+	Err     string // why the first attempt failed; empty when none has
 }
 
 type nobody struct{}

@@ -423,8 +423,16 @@ func TestReload(t *testing.T) {
 		if r.sources["x"].runs != 1 {
 			t.Error("a source that did not change was restarted")
 		}
+	})
+}
 
-		// From another registry: the endpoints stay until it answers (99.h).
+// From another registry: the endpoints stay until it answers (99.h), but no longer than ready_wait.
+func TestReloadToAnotherRegistry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		next := map[string][]string{"a": {"x"}}
+		r := start(t, doc([]string{"x", "y"}, next), "x", "y")
+		r.sources["x"].say("a", "10.0.0.1:1", "10.0.0.2:1")
+		r.after(time.Second)
 		next["a"] = []string{"y"}
 		if err := r.m.SetConfig(t.Context(), doc([]string{"x", "y"}, next)); err != nil {
 			t.Fatal(err)
@@ -433,7 +441,6 @@ func TestReload(t *testing.T) {
 		r.sources["y"].say("a", "10.0.0.2:1", "10.0.0.3:1")
 		r.expect(r.after(time.Second), "a", "10.0.0.2:1", "10.0.0.3:1")
 
-		// And no longer than ready_wait.
 		next["a"] = []string{"x"}
 		if err := r.m.SetConfig(t.Context(), doc([]string{"x", "y"}, next)); err != nil {
 			t.Fatal(err)

@@ -90,7 +90,7 @@ func (u *union) answer(a ask, source string) *known {
 	}
 	u.states = append(u.states, st)
 	if !st.Answered {
-		u.pending = append(u.pending, Wait{Service: u.member.service.Name, Source: source})
+		u.pending = append(u.pending, Wait{Service: u.member.service.Name, Source: source, Err: st.Err})
 		return nil
 	}
 	return k
@@ -161,7 +161,9 @@ func (u *union) holdBack(now time.Time, hold time.Duration) {
 		mb.held = nil
 		return
 	}
-	news := slices.ContainsFunc(u.pending, func(w Wait) bool { return !slices.Contains(mb.pending, w) })
+	news := slices.ContainsFunc(u.pending, func(w Wait) bool {
+		return !slices.ContainsFunc(mb.pending, func(old Wait) bool { return old.Source == w.Source })
+	})
 	switch {
 	case news && mb.set != nil && len(mb.set.List) > 0:
 		mb.held, mb.holdEnd = mb.set.List, now.Add(hold)
