@@ -61,11 +61,14 @@ func run(paths []string) error {
 	return errors.Join(err, rec.Close(context.Background()))
 }
 
-var _ = watch.Files
-
 func openRegistry(r *config.Registry) (discovery.Source, error) {
 	if r.File != nil {
-		return file.New(r, watch.Files)
+		return file.New(r, watchPath)
 	}
 	return dns.New(r)
+}
+
+// watchPath takes note of what a path holds now, and returns what reports its changes.
+func watchPath(path string) func(context.Context, func()) error {
+	return watch.New([]string{path}, 0).Run
 }

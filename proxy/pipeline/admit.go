@@ -14,9 +14,7 @@ func str(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (x *Exchange) admit() bool {
 	if b := x.rt.Breaker; b != nil {
 		v := b.Admit(x.Start)
-		if v.Change != resilience.Unchanged {
-			x.p.Observer.Breaker(x.rt, v.Change)
-		}
+		x.breakerChanged(v.Change)
 		if !v.OK {
 			x.retryAfter(v.Until)
 			x.answer(resilience.BreakerOpen, 0, "too many calls failed; the next ones are tried when its sleep window is over")
@@ -32,7 +30,10 @@ func (x *Exchange) admit() bool {
 		x.limited = true
 		return true
 	}
-	x.tell(resilience.CallRejected, true)
+	if x.breaking {
+		x.breaking = false
+		x.breakerChanged(x.rt.Breaker.Record(x.now(), x.ticket, resilience.CallRejected))
+	}
 	x.refuseLimit(pass.Limit)
 	return false
 }
@@ -75,29 +76,21 @@ func (x *Exchange) refuseLimit(l resilience.Limit) {
 
 // leave gives back what admit took, when the call is over.
 func (x *Exchange) leave() {
+	now := time.Now()
 	if x.breaking {
-		r, ok := resilience.ResultOf(x.action, x.ended)
-		x.tell(r, ok)
+		x.breaking = false
+		x.breakerChanged(x.rt.Breaker.Done(now, x.ticket, x.action, x.ended))
 	}
 	if x.limited {
 		x.limited = false
-		if w := x.rt.Limiter.Release(time.Now()); w != nil {
+		for w := x.rt.Limiter.Release(now); w != nil; w = x.rt.Limiter.Grant(now) {
 			w.Wake()
 		}
 	}
 }
 
-// tell tells the breaker how the call ended, if that says anything about the service.
-func (x *Exchange) tell(r resilience.CallResult, counts bool) {
-	if !x.breaking {
-		return
-	}
-	x.breaking = false
-	if !counts {
-		x.rt.Breaker.Cancel(time.Now(), x.ticket)
-		return
-	}
-	if c := x.rt.Breaker.Record(time.Now(), x.ticket, r); c != resilience.Unchanged {
+func (x *Exchange) breakerChanged(c resilience.BreakerChange) {
+	if c != resilience.Unchanged {
 		x.p.Observer.Breaker(x.rt, c)
 	}
 }

@@ -122,8 +122,8 @@ func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
 		o.Sent = x.up.Sent()
 		o.Reused = x.up.Reused() && !x.up.Received()
 	}
-	if x.rt.Breaker != nil {
-		o.Broken = x.ticket != 0
+	if kind != resilience.Answered || x.rt.Plan.Retries > 0 {
+		o.Broken = x.rt.Breaker.State(time.Now()) != resilience.Closed // an open breaker suppresses retries (S-149)
 	}
 	return o
 }

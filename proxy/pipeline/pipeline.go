@@ -183,8 +183,7 @@ func (x *Exchange) try() bool {
 			}
 			a = next
 		case resilience.Wait:
-			x.pause(a.Until)
-			a = x.call.Tick(time.Now())
+			a = x.pause(a.Until)
 		case resilience.Finish:
 			return true
 		default:
@@ -194,13 +193,19 @@ func (x *Exchange) try() bool {
 	}
 }
 
-// pause waits; a caller who has left meanwhile ends the call.
-func (x *Exchange) pause(until time.Time) {
-	t := time.NewTimer(time.Until(until))
-	<-t.C
-	if x.down.Guard(nil) {
-		x.call.CallerGone(time.Now())
+// pause waits; a caller who has left meanwhile ends the call, a breaker that opened keeps it from trying again.
+func (x *Exchange) pause(until time.Time) resilience.Action {
+	<-time.After(time.Until(until))
+	now := time.Now()
+	switch {
+	case x.down.Guard(nil):
+		return x.call.CallerGone(now)
+	case x.rt.Breaker.State(now) != resilience.Closed:
+		if a := x.call.BreakerOpened(now); a.Verb == resilience.Fail {
+			return a
+		}
 	}
+	return x.call.Tick(now)
 }
 
 // now is the time of the exchange's start, as long as nothing has waited.
