@@ -9,7 +9,7 @@ import (
 )
 
 // maxAliased bounds how many values the aliases of one document may stand for.
-const maxAliased = 1_000_000
+const maxAliased = 250_000
 
 // decoder is the state of one load: where we are, and what was found so far.
 type decoder struct {
@@ -21,6 +21,7 @@ type decoder struct {
 	places   map[string]Origin      // of the keys of the first two levels, over all files
 	claims   []claim                // of the service (or of the document) being read
 	filled   map[*yaml.Node]filling // scalars with variables in them
+	layouts  layouts                // for fingerprints
 	errors   Errors
 	warnings Errors
 	budget   int  // values that may still be read

@@ -28,7 +28,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		ok := read(d, n, out)
 		ok = d.finishService(n, key, out) && ok
 		out.claims, d.claims = d.claims, outer
-		out.sums = prints{content: fingerprint(out, false), placed: fingerprint(out, true)}
+		out.sums = d.layouts.prints(out)
 		return ok
 	}
 	return v

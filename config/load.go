@@ -47,7 +47,7 @@ func LoadBytes(name string, data []byte, rank Rank, env func(string) (string, bo
 }
 
 func newDecoder(env func(string) (string, bool)) *decoder {
-	return &decoder{config: Default(), env: env, places: map[string]Origin{}, filled: map[*yaml.Node]filling{}}
+	return &decoder{config: Default(), env: env, places: map[string]Origin{}, layouts: layouts{}, filled: map[*yaml.Node]filling{}}
 }
 
 // document reads one document into the configuration.

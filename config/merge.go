@@ -30,7 +30,7 @@ func Merge(base *Config, layers ...Layer) (*Config, error) {
 		addMissing(out.Services, l.Config.Services)
 		addMissing(out.Policies, l.Config.Policies)
 		out.Warnings = append(out.Warnings, l.Config.Warnings...)
-		if !hasDefaults && fingerprint(&l.Config.Defaults, false) != fingerprint(&Policy{}, false) {
+		if !hasDefaults && fingerprint(&l.Config.Defaults) != fingerprint(&Policy{}) {
 			out.Defaults, hasDefaults = l.Config.Defaults, true
 		}
 	}

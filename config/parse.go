@@ -128,13 +128,13 @@ func yamlError(err error) (int, string) {
 type jsonReader struct {
 	data    []byte
 	tokens  *json.Decoder
-	line    int // of offset
-	start   int // where that line begins
-	counted int // offset
+	counted int // offset that line and col belong to
+	line    int
+	col     int
 }
 
 func parseJSON(data []byte) *yaml.Node {
-	r := &jsonReader{data: data, tokens: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	r := &jsonReader{data: data, tokens: json.NewDecoder(bytes.NewReader(data)), line: 1, col: 1}
 	r.tokens.UseNumber()
 	n, _ := r.next()
 	return n
@@ -178,12 +178,13 @@ func (r *jsonReader) next() (*yaml.Node, bool) {
 
 // position counts on from where the last token stood.
 func (r *jsonReader) position(at int) (line, col int) {
-	for i := r.counted; i < at; i++ {
-		if r.data[i] == '\n' {
-			r.line++
-			r.start = i + 1
+	for ; r.counted < at; r.counted++ {
+		switch c := r.data[r.counted]; {
+		case c == '\n':
+			r.line, r.col = r.line+1, 1
+		case utf8.RuneStart(c):
+			r.col++
 		}
 	}
-	r.counted = at
-	return r.line, 1 + utf8.RuneCount(r.data[r.start:at])
+	return r.line, r.col
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 	"maps"
 	"math"
 	"reflect"
@@ -25,18 +24,18 @@ func (s *Service) Same(t *Service) bool {
 
 // Same tells whether two inbound services say the same, wherever it is written.
 func (in *Inbound) Same(other *Inbound) bool {
-	return in == other || in != nil && other != nil && fingerprint(in, false) == fingerprint(other, false)
+	return in == other || in != nil && other != nil && fingerprint(in) == fingerprint(other)
 }
 
 // SamePolicies tells whether the named policies and the defaults say the same: only then does a service that did not
 // change have the policies it had before.
 func (c *Config) SamePolicies(other *Config) bool {
-	if len(c.Policies) != len(other.Policies) || fingerprint(&c.Defaults, false) != fingerprint(&other.Defaults, false) {
+	if len(c.Policies) != len(other.Policies) || fingerprint(&c.Defaults) != fingerprint(&other.Defaults) {
 		return false
 	}
 	for name, p := range c.Policies {
 		q := other.Policies[name]
-		if p != q && (p == nil || q == nil || fingerprint(p, false) != fingerprint(q, false)) {
+		if p != q && (p == nil || q == nil || fingerprint(p) != fingerprint(q)) {
 			return false
 		}
 	}
@@ -59,40 +58,61 @@ func (s *Service) prints() prints {
 	if s.sums != (prints{}) {
 		return s.sums
 	}
-	return prints{content: fingerprint(s, false), placed: fingerprint(s, true)}
+	return layouts{}.prints(s)
 }
 
-// fingerprint hashes the exported fields of a value; with origins only when placed.
-func fingerprint[T any](v *T, placed bool) digest {
-	w := writer{hash: sha256.New(), origin: reflect.TypeFor[Origin](), placed: placed}
+// fingerprint hashes the exported fields of a value, origins left out.
+func fingerprint[T any](v *T) digest {
+	w := writer{layouts: layouts{}}
 	w.value(reflect.ValueOf(v).Elem())
-	w.flush()
-	return digest(w.hash.Sum(nil))
+	return sha256.Sum256(w.content)
 }
 
-// writer feeds a value into a hash, each part with its length, so that no two values look alike.
-type writer struct {
-	hash   hash.Hash
-	buf    []byte
-	origin reflect.Type
-	placed bool
+// layouts remembers how the types of one load are hashed, since asking a type for its fields is slow.
+type layouts map[reflect.Type]layout
+
+// layout is how a struct is hashed.
+type layout struct {
+	optional bool  // an Opt: one that is not set is one zero, whatever else it holds
+	origin   bool  // where something is written
+	fields   []int // of any other: those that are exported
 }
 
-func (w *writer) flush() {
-	w.hash.Write(w.buf)
-	w.buf = w.buf[:0]
-}
-
-func (w *writer) number(n uint64) {
-	const enough = 4096
-	if w.buf = binary.AppendUvarint(w.buf, n); len(w.buf) > enough {
-		w.flush()
+func (l layouts) of(t reflect.Type) layout {
+	known, ok := l[t]
+	if ok {
+		return known
 	}
+	where := reflect.TypeFor[Origin]()
+	known.origin = t == where
+	known.optional = t.NumField() == 3 && t.Field(2).Type == where
+	for i := range t.NumField() {
+		if t.Field(i).IsExported() {
+			known.fields = append(known.fields, i)
+		}
+	}
+	l[t] = known
+	return known
 }
+
+// prints computes both fingerprints of a service in one walk.
+func (l layouts) prints(s *Service) prints {
+	w := writer{layouts: l}
+	w.value(reflect.ValueOf(s).Elem())
+	return prints{content: sha256.Sum256(w.content), placed: sha256.Sum256(append(w.places, w.content...))}
+}
+
+// writer writes down a value, each part with its length, so that no two values look alike; and apart from it the places.
+type writer struct {
+	layouts         layouts
+	content, places []byte
+}
+
+func (w *writer) number(n uint64) { w.content = binary.AppendUvarint(w.content, n) }
 
 func (w *writer) text(s string) {
 	w.number(uint64(len(s)))
-	w.buf = append(w.buf, s...)
+	w.content = append(w.content, s...)
 }
 
 func (w *writer) value(v reflect.Value) {
@@ -121,7 +141,7 @@ func (w *writer) value(v reflect.Value) {
 			n = 1
 		}
 		w.number(n)
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		w.number(uint64(v.Int()))
 	case reflect.Uint8, reflect.Uint64:
 		w.number(v.Uint())
@@ -130,38 +150,32 @@ func (w *writer) value(v reflect.Value) {
 	}
 }
 
-// fields writes a struct. A value that is not set is one zero, whatever else it holds.
 func (w *writer) fields(v reflect.Value) {
-	t := v.Type()
-	if t == w.origin {
+	l := w.layouts.of(v.Type())
+	switch {
+	case l.origin:
 		w.place(v)
-		return
-	}
-	if t.NumField() == 3 && t.Field(2).Type == w.origin {
-		w.value(v.Field(1))
-		if v.Field(1).Bool() {
-			w.value(v.Field(0))
-			w.place(v.Field(2))
-		}
-		return
-	}
-	for i := range t.NumField() {
-		if t.Field(i).IsExported() {
+	case l.optional && !v.Field(1).Bool():
+		w.number(0)
+	case l.optional:
+		w.number(1)
+		w.value(v.Field(0))
+		w.place(v.Field(2))
+	default:
+		for _, i := range l.fields {
 			w.value(v.Field(i))
 		}
 	}
 }
 
-// place writes an origin, where origins count.
+// place writes an origin.
 func (w *writer) place(v reflect.Value) {
-	if !w.placed {
-		return
-	}
 	if source := v.Field(0); !source.IsNil() {
-		w.text(source.Elem().Field(0).String())
+		name := source.Elem().Field(0).String()
+		w.places = append(binary.AppendUvarint(w.places, uint64(len(name))), name...)
 	}
-	w.number(uint64(v.Field(1).Int()))
-	w.number(uint64(v.Field(2).Int()))
+	w.places = binary.AppendUvarint(w.places, uint64(v.Field(1).Int()))
+	w.places = binary.AppendUvarint(w.places, uint64(v.Field(2).Int()))
 }
 
 func (w *writer) mapOf(v reflect.Value) {
