@@ -57,10 +57,32 @@ func (f *framing) field(fd *pipeline.Field) error {
 	case pipeline.FieldTE:
 		fd.Drop = true
 		f.te = f.te || listHas(fd.Value, "trailers")
+	case pipeline.FieldTrailer:
+		announced(fd)
 	case pipeline.FieldKeepAlive, pipeline.FieldProxyConnection, pipeline.FieldProxyAuthenticate:
 		fd.Drop = true
 	}
 	return nil
+}
+
+// announced takes the names out of a Trailer field that we will not send on as trailers (RFC 9110 6.6.2).
+func announced(fd *pipeline.Field) {
+	kept, dropped := "", false
+	var item string
+	for rest, more := fd.Value, true; more; {
+		item, rest, more = nextItem(rest)
+		switch {
+		case !pipeline.AllowedTrailer(item):
+			dropped = true
+		case kept == "":
+			kept = item
+		default:
+			kept += ", " + item
+		}
+	}
+	if dropped {
+		fd.Value, fd.Drop = kept, kept == ""
+	}
 }
 
 // coding accepts "chunked" and nothing else. What might be legal but is not served is told apart from what is malformed.

@@ -267,16 +267,18 @@ func (b *body) takeTrailer(p []byte) error {
 	}
 	b.rd.r += end - old
 	b.trailer = b.trailer[:end]
+	if end > 2 {
+		var err error
+		b.trailers, err = parseFields(b.trailers, b.trailer, maxTrailerNum)
+		if errors.Is(err, errHeadCount) {
+			return errTrailersLong
+		}
+		if err != nil {
+			return err
+		}
+	}
 	b.done = true
-	if end == 2 {
-		return nil
-	}
-	var err error
-	b.trailers, err = parseFields(b.trailers, b.trailer, maxTrailerNum)
-	if errors.Is(err, errHeadCount) {
-		return errTrailersLong
-	}
-	return err
+	return nil
 }
 
 // Buffered implements pipeline.Body.

@@ -154,20 +154,23 @@ func (x *Exchange) idleUntil(body Body) time.Time {
 // say how to read it (RFC 9110 6.5.1).
 func FilterTrailers(fields []Field) {
 	for i := range fields {
-		f := &fields[i]
-		f.Drop = f.ID != FieldOther || forbiddenTrailer(f.Name)
+		fields[i].Drop = !AllowedTrailer(fields[i].Name)
 	}
 }
 
-func forbiddenTrailer(name string) bool {
+// AllowedTrailer reports whether a field of that name may come behind a body.
+func AllowedTrailer(name string) bool {
+	if name == "" || Classify(name) != FieldOther {
+		return false
+	}
 	for _, bad := range [...]string{
 		"authorization", "www-authenticate", "set-cookie", "cookie", "content-encoding", "content-range",
 		"cache-control", "max-forwards", "range", "age", "expires", "date", "location", "retry-after", "vary", "warning",
 		"pragma", "authentication-info", "accept", "proxy-authentication-info",
 	} {
 		if equalFold(name, bad) {
-			return true
+			return false
 		}
 	}
-	return hasPrefixFold(name, "if-") || hasPrefixFold(name, "x-forwarded-") || hasPrefixFold(name, "x-real-ip")
+	return !hasPrefixFold(name, "if-") && !hasPrefixFold(name, "x-forwarded-") && !hasPrefixFold(name, "x-real-ip")
 }
