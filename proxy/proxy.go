@@ -14,6 +14,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
@@ -69,7 +70,7 @@ func (p *Proxy) Snapshot() *snapshot.Snapshot { return p.store.Load() }
 func (p *Proxy) Run(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
-	sweep := time.NewTicker(5 * time.Second)
+	sweep := time.NewTicker(upstream.SweepEvery)
 	defer sweep.Stop()
 	probe := time.NewTimer(time.Hour)
 	defer probe.Stop()
@@ -77,8 +78,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-sweep.C:
-			p.sweep(now)
+		case <-sweep.C:
+			p.sweep()
 		case <-p.wake:
 			probe.Reset(0)
 		case now := <-probe.C:
@@ -90,12 +91,12 @@ func (p *Proxy) Run(ctx context.Context) error {
 }
 
 // sweep closes idle upstream connections.
-func (p *Proxy) sweep(now time.Time) {
+func (p *Proxy) sweep() {
 	s := p.store.Load()
 	if s == nil {
 		return
 	}
-	each(s, func(e *snapshot.Endpoint) { poolOf(e).Sweep(now) })
+	each(s, func(e *snapshot.Endpoint) { poolOf(e).Sweep() })
 }
 
 // each visits every endpoint of a snapshot.

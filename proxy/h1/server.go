@@ -38,7 +38,7 @@ func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
 
 // Serve serves one connection until it ends, and closes it. first is what was read from it already.
 func (s *Server) Serve(nc *netio.Conn, first []byte) {
-	c := &conn{srv: s, nc: nc}
+	c := &conn{srv: s, nc: nc, since: time.Now()}
 	c.in.c, c.out.c = nc, nc
 	c.in.preload(first)
 	c.peer = pipeline.PeerOf(nc.RemoteAddr())
@@ -127,6 +127,7 @@ type conn struct {
 	said100  bool
 	detached bool
 
+	since     time.Time    // of the end of the last exchange
 	idleSince atomic.Int64 // Unix nanoseconds; 0 while an exchange is in progress
 	served    atomic.Int64
 	closing   atomic.Bool
@@ -149,6 +150,7 @@ func (c *conn) run() {
 			break
 		}
 		c.served.Add(1)
+		c.since = c.x.Clock
 		c.x.Release()
 		c.x = nil
 		c.out.release()
@@ -162,7 +164,7 @@ func (c *conn) await() bool {
 	if c.in.head != nil {
 		return true // they came with the last one
 	}
-	now := time.Now()
+	now := c.since
 	c.idleSince.Store(now.UnixNano())
 	c.lim = c.srv.limits.Load()
 	if c.closing.Load() {

@@ -32,7 +32,7 @@ func (x *Exchange) admit() bool {
 	}
 	if x.breaking {
 		x.breaking = false
-		x.breakerChanged(x.rt.Breaker.Record(x.now(), x.ticket, resilience.CallRejected))
+		x.breakerChanged(x.rt.Breaker.Record(x.Clock, x.ticket, resilience.CallRejected))
 	}
 	x.refuseLimit(pass.Limit)
 	return false
@@ -40,7 +40,7 @@ func (x *Exchange) admit() bool {
 
 // queue waits for a place of the limiter.
 func (x *Exchange) queue() resilience.Pass {
-	now := time.Now()
+	now := x.Clock
 	deadline := x.Start.Add(x.rt.Plan.Timeout)
 	if !x.deadline.IsZero() && x.deadline.Before(deadline) {
 		deadline = x.deadline
@@ -56,7 +56,8 @@ func (x *Exchange) queue() resilience.Pass {
 	case <-t.C:
 	}
 	refused, granted := x.rt.Limiter.Leave(&x.waiter)
-	x.out.Queue += time.Since(now)
+	x.Clock = time.Now()
+	x.out.Queue += x.Clock.Sub(now)
 	if !granted {
 		return refused
 	}
@@ -76,7 +77,8 @@ func (x *Exchange) refuseLimit(l resilience.Limit) {
 
 // leave gives back what admit took, when the call is over.
 func (x *Exchange) leave() {
-	now := time.Now()
+	x.Clock, x.left = time.Now(), true
+	now := x.Clock
 	if x.breaking {
 		x.breaking = false
 		x.breakerChanged(x.rt.Breaker.Done(now, x.ticket, x.action, x.ended))

@@ -14,7 +14,7 @@ import (
 
 // Refuse answers a request that an engine could not read, and records it.
 func (p *Pipeline) Refuse(x *Exchange, down Stream, status int, detail string) {
-	x.p, x.down, x.snap = p, down, p.Store.Load()
+	x.p, x.down, x.snap, x.Clock = p, down, p.Store.Load(), x.Start
 	x.answer(resilience.BadRequest, status, detail)
 	x.record()
 }
@@ -155,7 +155,7 @@ func (x *Exchange) connect() {
 
 // ServeTCP connects a connection to a service and relays until its end. first is what was read from down already.
 func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name string) {
-	x.p, x.snap, x.raw = p, p.Store.Load(), true
+	x.p, x.snap, x.raw, x.Clock = p, p.Store.Load(), true, x.Start
 	d := x.snap.Outbound
 	if p.Direction == telemetry.Inbound {
 		d = x.snap.Inbound
@@ -230,7 +230,10 @@ func now() *clock {
 func (x *Exchange) record() {
 	o := &x.out
 	o.Direction, o.Start = x.p.Direction, x.Start
-	o.Total = time.Since(x.Start)
+	if !x.left {
+		x.Clock = time.Now()
+	}
+	o.Total = x.Clock.Sub(x.Start)
 	if o.Protocol == "" {
 		o.Protocol = x.Req.Version.String()
 	}

@@ -28,12 +28,13 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 	if !(a.Fresh && x.ep != nil && x.ep.Meter.State.Load() == 0) && !x.pick() {
 		return resilience.Outcome{Kind: resilience.NoEndpoint}
 	}
-	x.began = time.Now()
+	x.began = x.Clock
 	x.resp.Status = 0
 	x.ep.Meter.Active.Add(1)
 	up, err := x.p.Transport.Open(x.ep, a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
 	if err != nil {
 		x.ep.Meter.Active.Add(-1)
+		x.Clock = time.Now()
 		x.out.Detail = err.Error()
 		return x.outcome(openFailed(err))
 	}
@@ -42,9 +43,11 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 	x.out.Queue += queued
 	x.out.Connect = connecting
 	if x.down.Guard(up) {
+		x.Clock = time.Now()
 		return x.outcome(resilience.Gone)
 	}
 	if x.raw {
+		x.Clock = time.Now()
 		o := x.outcome(resilience.Answered)
 		o.Status = 200
 		return o
@@ -56,7 +59,7 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 // pick chooses an endpoint for the next attempt.
 func (x *Exchange) pick() bool {
 	h := &x.hint
-	h.Now, h.Rand, h.Tried = x.Start, random(), x.tried
+	h.Now, h.Rand, h.Tried = x.Clock, random(), x.tried
 	if x.rt.Hash.On != "" && !h.HasHash {
 		h.Hash, h.HasHash = x.hashKey()
 	}
@@ -123,7 +126,7 @@ func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
 		o.Reused = x.up.Reused() && !x.up.Received()
 	}
 	if kind != resilience.Answered || x.rt.Plan.Retries > 0 {
-		o.Broken = x.rt.Breaker.State(time.Now()) != resilience.Closed // an open breaker suppresses retries (S-149)
+		o.Broken = x.rt.Breaker.State(x.Clock) != resilience.Closed // an open breaker suppresses retries (S-149)
 	}
 	return o
 }
@@ -175,6 +178,7 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 		if errors.Is(err, netio.ErrTimeout) && wait.Before(until) {
 			expecting = false
 			if x.down.Interim(&Response{Status: 100, NoBody: true}) != nil {
+				x.Clock = time.Now()
 				return x.outcome(resilience.Gone)
 			}
 			continue
@@ -184,9 +188,8 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 		}
 		switch status := x.resp.Status; {
 		case status >= 200 || status == 101:
-			if x.out.FirstByte == 0 {
-				x.out.FirstByte = time.Since(x.Start)
-			}
+			x.Clock = time.Now()
+			x.out.FirstByte = x.Clock.Sub(x.Start)
 			o := x.outcome(resilience.Answered)
 			o.Status = status
 			return o
@@ -197,6 +200,7 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 			expecting = false
 		}
 		if x.down.Interim(&x.resp) != nil {
+			x.Clock = time.Now()
 			return x.outcome(resilience.Gone)
 		}
 	}
@@ -205,6 +209,7 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 // awaitFailed says what it means that no head came.
 func (x *Exchange) awaitFailed(err error) resilience.Outcome {
 	x.upload.stop(x)
+	x.Clock = time.Now()
 	kind := resilience.Reset
 	var pe *ProtocolError
 	switch {
@@ -254,7 +259,7 @@ func (x *Exchange) close(clean bool) {
 
 // judge tells the meters of the endpoint how the attempt ended. A pooled connection that was dead before we used it says
 // nothing about the endpoint.
-func (x *Exchange) judge(now time.Time, next resilience.Action) {
+func (x *Exchange) judge(next resilience.Action) {
 	if next.Why != resilience.WhyNone {
 		x.p.Recorder.UpstreamConn(x.to.Service.Name).Decided(next.Why)
 		if next.Why == resilience.WhyBody {
@@ -265,12 +270,12 @@ func (x *Exchange) judge(now time.Time, next resilience.Action) {
 	if next.Why == resilience.WhyStale || x.ended.Kind == resilience.NoEndpoint {
 		return
 	}
-	x.report(now, x.ended)
+	x.report(x.ended)
 }
 
 // report feeds one outcome to outlier detection and balancer.
-func (x *Exchange) report(now time.Time, o resilience.Outcome) {
-	ep, svc := x.ep, x.to.Service
+func (x *Exchange) report(o resilience.Outcome) {
+	ep, svc, now := x.ep, x.to.Service, x.Clock
 	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && x.to.Set.Spec().Kind == balance.PeakEWMA {
 		if o.Failed() {
 			ep.Meter.ObserveFailure(now, now.Sub(x.began))

@@ -68,6 +68,9 @@ func (e *ProtocolError) Error() string { return e.Text }
 type Exchange struct {
 	Req   Request
 	Start time.Time
+	// Clock is when something last happened to the exchange: reading the clock costs as much as much of the rest, so it
+	// is read at the start, when a head arrives, at the end, and after every wait.
+	Clock time.Time
 
 	peer Peer
 	p    *Pipeline
@@ -88,6 +91,7 @@ type Exchange struct {
 	ticket   resilience.Ticket
 	breaking bool // the breaker has to be told how the call ends
 	limited  bool // a place of the limiter is held
+	left     bool // leave was called
 	hint     balance.Hint
 	tried    []int
 
@@ -139,6 +143,7 @@ func (x *Exchange) Release() {
 // Serve serves one request whose head was read.
 func (p *Pipeline) Serve(x *Exchange, down Stream) {
 	x.p, x.down, x.snap = p, down, p.Store.Load()
+	x.Clock = x.Start
 	x.serve()
 	x.record()
 }
@@ -167,7 +172,7 @@ func (x *Exchange) serve() {
 
 // try runs the call: it makes attempts until one has an answer to relay, or answers locally.
 func (x *Exchange) try() bool {
-	a := x.call.Start(&x.rt.Plan, x.rt.Budget, x.now(), resilience.Facts{
+	a := x.call.Start(&x.rt.Plan, x.rt.Budget, x.Clock, resilience.Facts{
 		Idempotent: x.rt.Idempotent(x.Req.Method), HasBody: x.Req.HasBody && x.Req.Length != 0, Deadline: x.deadline, Rand: x.idHash,
 	})
 	for {
@@ -175,9 +180,8 @@ func (x *Exchange) try() bool {
 		switch a.Verb {
 		case resilience.Try:
 			x.ended = x.attempt(a)
-			now := time.Now()
-			next := x.call.Result(now, a.Slot, x.ended)
-			x.judge(now, next)
+			next := x.call.Result(x.Clock, a.Slot, x.ended)
+			x.judge(next)
 			if next.Verb != resilience.Finish {
 				x.abandon()
 			}
@@ -196,24 +200,16 @@ func (x *Exchange) try() bool {
 // pause waits; a caller who has left meanwhile ends the call, a breaker that opened keeps it from trying again.
 func (x *Exchange) pause(until time.Time) resilience.Action {
 	<-time.After(time.Until(until))
-	now := time.Now()
+	x.Clock = time.Now()
 	switch {
 	case x.down.Guard(nil):
-		return x.call.CallerGone(now)
-	case x.rt.Breaker.State(now) != resilience.Closed:
-		if a := x.call.BreakerOpened(now); a.Verb == resilience.Fail {
+		return x.call.CallerGone(x.Clock)
+	case x.rt.Breaker.State(x.Clock) != resilience.Closed:
+		if a := x.call.BreakerOpened(x.Clock); a.Verb == resilience.Fail {
 			return a
 		}
 	}
-	return x.call.Tick(now)
-}
-
-// now is the time of the exchange's start, as long as nothing has waited.
-func (x *Exchange) now() time.Time {
-	if x.out.Queue > 0 {
-		return time.Now()
-	}
-	return x.Start
+	return x.call.Tick(x.Clock)
 }
 
 func random() uint64 { return rand.Uint64() }

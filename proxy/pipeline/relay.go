@@ -111,7 +111,8 @@ func (x *Exchange) cutShort(err error) bool {
 		x.out.Reason, x.out.Detail = resilience.UpstreamReset, "in the response body: "+err.Error()
 	}
 	x.ended = o
-	x.report(time.Now(), o)
+	x.Clock = time.Now()
+	x.report(o)
 	_ = x.down.Flush() // what did arrive, before the cut
 	x.down.Abort()
 	return false
