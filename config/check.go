@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -70,13 +71,15 @@ func (c *Config) check() Errors {
 	return k.errors
 }
 
-// ordered gives the services by the place they are written at, then by name.
+// ordered gives the services by rank, then by the place they are written at: of two that want the same, the later one
+// is told.
 func (c *Config) ordered() []*Service {
 	return slices.SortedFunc(maps.Values(c.Services), func(a, b *Service) int {
-		if a.From.Source == b.From.Source && a.From.Line != b.From.Line {
-			return int(a.From.Line) - int(b.From.Line)
-		}
-		return strings.Compare(a.Name, b.Name)
+		x, y := a.From.source(), b.From.source()
+		return cmp.Or(
+			cmp.Compare(y.Rank, x.Rank), strings.Compare(x.Name, y.Name),
+			cmp.Compare(a.From.Line, b.From.Line), cmp.Compare(a.From.Col, b.From.Col), strings.Compare(a.Name, b.Name),
+		)
 	})
 }
 

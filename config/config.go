@@ -123,9 +123,9 @@ type Discovery struct {
 // Service is a named upstream.
 type Service struct {
 	Name      string
-	From      Origin // of the service's key
-	Protocol  string // http | tcp | auto
-	Hosts     []string
+	From      Origin   // of the service's key
+	Protocol  string   // http | tcp | auto
+	Hosts     []string // in lower case: name, *.suffix or *, with or without a port; default: the service's name
 	Listen    string   // a local port of its own
 	Registry  []string // names of registries (`from`)
 	Endpoints []*Endpoint
@@ -141,7 +141,7 @@ type Service struct {
 // Endpoint is one address of a service.
 type Endpoint struct {
 	Address string // host:port, [v6]:port, a name with a port, or unix:PATH
-	Weight  int    // 1 … 1000000, default 1 (0 from a source: no traffic)
+	Weight  int    // 0 … 1000000, default 1; 0: no traffic
 	Group   string
 	Zone    string
 	Region  string
@@ -210,7 +210,7 @@ const (
 
 // ValueMatch compares one named value.
 type ValueMatch struct {
-	Name     string
+	Name     string // of a header: in lower case
 	Kind     ValueKind
 	Text     string   // exact, prefix, regex
 	In       []string // ValueIn

@@ -76,6 +76,14 @@ func (o Origin) String() string {
 	return o.Source.Name + ":" + strconv.Itoa(int(o.Line)) + ":" + strconv.Itoa(int(max(o.Col, 1)))
 }
 
+// source gives the source, or an empty one.
+func (o Origin) source() Source {
+	if o.Source == nil {
+		return Source{}
+	}
+	return *o.Source
+}
+
 // errorAt places a message.
 func (o Origin) errorAt(path, msg string) Error {
 	e := Error{Line: int(o.Line), Col: int(o.Col), Path: path, Msg: msg}
