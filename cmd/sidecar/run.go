@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sidecar-mesh/sidecar/admin"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/discovery"
 	"github.com/sidecar-mesh/sidecar/discovery/dns"
@@ -23,49 +27,165 @@ import (
 func runCommand() *cobra.Command {
 	var paths []string
 	c := &cobra.Command{
-		Use:     "run -c FILE|DIR",
-		Short:   "Run the proxy",
-		Example: "  sidecar run -c sidecar.yaml",
+		Use:   "run -c FILE|DIR",
+		Short: "Run the proxy",
+		Long: `Run the proxy until SIGTERM, SIGINT or POST /quit. It reads its files again when they change and on SIGHUP; a bad
+configuration is refused as a whole and the last good one stays in force.`,
+		Example: "  sidecar run -c sidecar.yaml\n  sidecar run -c /etc/sidecar/",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return run(paths)
-		},
+		RunE:    func(*cobra.Command, []string) error { return run(paths) },
 	}
-	c.Flags().StringArrayVarP(&paths, "config", "c", nil, "configuration file or folder (may be repeated)")
-	_ = c.MarkFlagRequired("config")
+	configFlag(c, &paths)
 	return c
 }
 
+// configFlag adds -c.
+func configFlag(c *cobra.Command, paths *[]string) {
+	c.Flags().StringArrayVarP(paths, "config", "c", nil, "configuration `file` or folder (may be repeated)")
+}
+
+// needsConfig is what is missing when -c is.
+func needsConfig(paths []string) error {
+	if len(paths) == 0 {
+		return usage("-c FILE or -c DIR is needed")
+	}
+	return nil
+}
+
+// process is the running proxy: what the parts of run share.
+type process struct {
+	// Set by newProcess, then read-only.
+	log    *slog.Logger
+	rec    *telemetry.Recorder
+	proxy  *proxy.Proxy
+	merger *discovery.Merger
+	admin  *admin.Server
+	life   *life
+	reload *reloader
+}
+
+// run is the life of the process.
 func run(paths []string) error {
+	if err := needsConfig(paths); err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	changes := watch.New(paths, 0)
 	cfg, err := config.Load(paths, os.LookupEnv)
 	if err != nil {
 		return err
 	}
-	rec, err := telemetry.New(telemetry.Options{Log: log, AccessLog: telemetry.AccessLog{To: cfg.Telemetry.AccessLog.To, Format: cfg.Telemetry.AccessLog.Format}, Version: version, Revision: revision})
+	p, err := newProcess(log, paths, cfg)
 	if err != nil {
 		return err
 	}
-	p, err := proxy.New(proxy.Options{Recorder: rec, Log: log, Seed: rand.Uint64()})
+	logLimits(log)
+	logWarnings(log, cfg)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	failed := make(chan error, 3)
+	var parts sync.WaitGroup
+	parts.Go(func() { failed <- p.merger.Run(ctx, cfg) })
+	parts.Go(func() { failed <- p.proxy.Run(ctx) })
+	parts.Go(func() { failed <- changes.Run(ctx, func() { p.reload.ask("file") }) })
+	parts.Go(func() { p.reload.run(ctx) })
+	log.Info("started", "version", version, "revision", revision, "pid", os.Getpid())
+	err = p.live(signals, failed)
+	cancel()
+	p.close()
+	parts.Wait()
+	log.Info("ended")
+	return errors.Join(err, p.rec.Close(closing()))
+}
+
+// newProcess wires the parts together and opens what answers before there is a configuration in force.
+func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process, error) {
+	p := &process{log: log}
+	var err error
+	p.rec, err = telemetry.New(telemetry.Options{Log: log, AccessLog: accessLog(cfg), Version: version, Revision: revision})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	merger := discovery.New(discovery.Options{Open: openRegistry, Apply: p.Apply})
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	done := make(chan error, 2)
-	go func() { done <- merger.Run(ctx, cfg) }()
-	go func() { done <- p.Run(ctx) }()
-	err = errors.Join(<-done, <-done)
-	p.Close()
-	return errors.Join(err, rec.Close(context.Background()))
+	p.proxy, err = proxy.New(proxy.Options{Recorder: p.rec, Log: log, Seed: rand.Uint64()})
+	if err != nil {
+		return nil, errors.Join(err, p.rec.Close(closing()))
+	}
+	p.merger = discovery.New(discovery.Options{Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p)})
+	p.life = newLife(p, cfg)
+	p.reload = newReloader(p, paths, cfg)
+	p.admin = admin.New(admin.Options{Process: (*view)(p), Recorder: p.rec, Log: log})
+	change, err := p.admin.Prepare(&cfg.Listen)
+	if err != nil {
+		return nil, errors.Join(err, p.rec.Close(closing()))
+	}
+	change.Commit()
+	return p, nil
+}
+
+// live waits for what ends the process, and for the end of draining.
+func (p *process) live(signals <-chan os.Signal, failed <-chan error) error {
+	var drained <-chan struct{} // once the process is to end
+	quitting := p.life.quitting
+	for {
+		select {
+		case err := <-failed:
+			return err // nothing ends by itself before its context
+		case s := <-signals:
+			switch {
+			case s == syscall.SIGHUP:
+				p.rec.Reopen()
+				p.reload.ask("SIGHUP")
+			case drained != nil:
+				p.log.Warn("ends at once", "signal", s)
+				return exitCode(128 + int(s.(syscall.Signal)))
+			default:
+				p.life.begin(s.String())
+				drained = p.life.done
+			}
+		case <-quitting:
+			drained, quitting = p.life.done, nil
+		case <-drained:
+			return nil
+		}
+	}
+}
+
+// close ends all at once.
+func (p *process) close() {
+	p.life.stop()
+	p.proxy.Close()
+	p.admin.Close(closing())
+}
+
+// closing bounds what is done after the last exchange.
+func closing() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+func accessLog(c *config.Config) telemetry.AccessLog {
+	return telemetry.AccessLog{To: c.Telemetry.AccessLog.To, Format: c.Telemetry.AccessLog.Format}
+}
+
+func logWarnings(log *slog.Logger, c *config.Config) {
+	for i := range c.Warnings {
+		log.Warn("configuration", "warning", c.Warnings[i].Error())
+	}
 }
 
 func openRegistry(r *config.Registry) (discovery.Source, error) {
-	if r.File != nil {
+	switch {
+	case r.File != nil:
 		return file.New(r, watchPath)
+	case r.DNS != nil:
+		return dns.New(r)
 	}
-	return dns.New(r)
+	return nil, fmt.Errorf("registry %q is of no known kind", r.Name)
 }
 
 // watchPath takes note of what a path holds now, and returns what reports its changes.

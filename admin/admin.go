@@ -1,0 +1,191 @@
+// Package admin is the local HTTP API: what is in force and why, and the two things that can be asked of the process as
+// such, to drain and to quit. It reads everything and changes nothing else. It owns the sockets of listen.admin,
+// listen.health and listen.metrics; what it knows of the process comes through the Process interface, which the
+// composition root implements. Tests: the handlers with httptest against a scripted process, the listeners over loopback
+// sockets.
+package admin
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/snapshot"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// Process is what the API shows and steers. Its methods may be called by any goroutine and must not block.
+type Process interface {
+	// Snapshot is what is in force, nil before the first.
+	Snapshot() *snapshot.Snapshot
+	// Readiness says whether requests should be sent to us.
+	Readiness() Readiness
+	// Reloads says how the last attempts to change the configuration went.
+	Reloads() Reloads
+	// Connections counts the connections of both sides.
+	Connections() Connections
+	// Drain begins to drain, if that has not begun, and says how far it is.
+	Drain() Drain
+	// Drained is closed when nothing is left to drain.
+	Drained() <-chan struct{}
+	// Quit drains in a hurry and ends the process.
+	Quit() Drain
+}
+
+// Readiness is the answer of /ready.
+type Readiness struct {
+	Ready bool
+	// Reason is a short word for why not: starting, draining.
+	Reason string
+	// Detail is a sentence for a person.
+	Detail string
+	// Waiting lists what is waited for.
+	Waiting []Waiting
+}
+
+// Waiting is a source that has not answered yet.
+type Waiting struct {
+	Service string `json:"service"`
+	Source  string `json:"source"`
+	Error   string `json:"error,omitempty"`
+}
+
+// Reloads says how the last attempts to change the configuration went.
+type Reloads struct {
+	Loaded Reload  // the one in force
+	Failed *Reload // the last one that was refused, if it came after the one in force; else nil
+}
+
+// Reload is one attempt to put a configuration into force.
+type Reload struct {
+	Time    time.Time `json:"time"`
+	Trigger string    `json:"trigger"` // start, file or SIGHUP
+	Sources []string  `json:"sources"` // the paths that were read
+	Errors  []Mistake `json:"errors,omitempty"`
+}
+
+// Mistake is one reason why a configuration was refused.
+type Mistake struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+	Text    string `json:"text"` // all of it in one line
+}
+
+// Drain says how far draining is.
+type Drain struct {
+	State string `json:"state"` // serving, draining or drained
+	// Cut counts the connections that were cut off because the time was over.
+	Cut int `json:"cut"`
+}
+
+// Connections counts the connections of both sides.
+type Connections struct {
+	Downstream []Listener `json:"downstream"`
+	Upstream   []Pool     `json:"upstream"`
+}
+
+// Listener counts the connections of one listener.
+type Listener struct {
+	Direction string `json:"direction"`
+	Name      string `json:"name"`
+	Address   string `json:"address"`
+	Open      int    `json:"open"`
+	Active    int    `json:"active"`
+	Idle      int    `json:"idle"`
+}
+
+// Pool counts the connections to one endpoint.
+type Pool struct {
+	Direction string `json:"direction"`
+	Service   string `json:"service"`
+	Endpoint  string `json:"endpoint"`
+	Open      int    `json:"open"`
+	Active    int    `json:"active"`
+	Idle      int    `json:"idle"`
+	Waiting   int    `json:"waiting"`
+}
+
+// api answers requests.
+type api struct {
+	process  Process
+	recorder *telemetry.Recorder
+	metrics  http.Handler
+	now      func() time.Time
+}
+
+// handler answers one method of one path.
+type handler func(http.ResponseWriter, *http.Request)
+
+// full is everything, for listen.admin.
+func (a *api) full() *table {
+	return &table{
+		paths: map[string]methods{
+			"/":            {get: a.index},
+			"/ready":       {get: a.ready},
+			"/live":        {get: a.live},
+			"/config":      {get: a.config},
+			"/connections": {get: a.connections},
+			"/metrics":     {get: a.metrics.ServeHTTP},
+			"/events":      {get: a.events},
+			"/drain":       {post: a.drain},
+			"/quit":        {post: a.quit},
+		},
+	}
+}
+
+// health is what the platform's probes need.
+func (a *api) health() *table {
+	return &table{open: true, paths: map[string]methods{"/ready": {get: a.ready}, "/live": {get: a.live}}}
+}
+
+// scrape is what a Prometheus needs.
+func (a *api) scrape() *table {
+	return &table{open: true, paths: map[string]methods{"/metrics": {get: a.metrics.ServeHTTP}}}
+}
+
+// index lists what there is.
+func (a *api) index(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusOK, map[string]any{"paths": a.full().list()})
+}
+
+func (a *api) ready(w http.ResponseWriter, r *http.Request) {
+	v := a.process.Readiness()
+	if v.Ready {
+		answer(w, http.StatusOK, struct {
+			Ready bool `json:"ready"`
+		}{true})
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	refuse(w, r, problem{
+		Status: http.StatusServiceUnavailable, Title: "not ready", Detail: v.Detail, Reason: v.Reason, Waiting: v.Waiting,
+	})
+}
+
+func (a *api) live(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, struct {
+		Live bool `json:"live"`
+	}{true})
+}
+
+func (a *api) connections(w http.ResponseWriter, _ *http.Request) {
+	c := a.process.Connections()
+	c.Downstream, c.Upstream = filled(c.Downstream), filled(c.Upstream)
+	answer(w, http.StatusOK, c)
+}
+
+func (a *api) events(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, struct {
+		Events []telemetry.Event `json:"events"`
+	}{filled(a.recorder.Events().Snapshot())})
+}
+
+// filled makes an empty list [] in JSON, not null.
+func filled[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+const (
+	appEvery  = 500 * time.Millisecond // how often we look whether the app is still there
+	appQuiet  = 2 * time.Second        // without any call of the app, before it counts as gone
+	quitBound = 5 * time.Second        // for what is in flight when the process is told to quit
+)
+
+// life is how the process ends. Draining begins once and goes on to its end: the inbound side first, while the app may
+// still call out; the outbound side when the app is gone, or no inbound service is configured, or time is running out.
+type life struct {
+	p       *process
+	initial *config.Config
+
+	began    atomic.Bool
+	cut      atomic.Int64
+	done     chan struct{} // closed when nothing is left, or the time is over
+	quitting chan struct{} // closed by quit
+	once     sync.Once     // of quit
+	mu       sync.Mutex
+	cancel   context.CancelFunc // of the drain; guarded by mu, nil before it began
+}
+
+func newLife(p *process, initial *config.Config) *life {
+	return &life{p: p, initial: initial, done: make(chan struct{}), quitting: make(chan struct{})}
+}
+
+// begin starts to drain, unless that has begun.
+func (l *life) begin(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began.Swap(true) {
+		return
+	}
+	cfg := l.initial
+	if s := l.p.proxy.Snapshot(); s != nil {
+		cfg = s.Mesh.Config
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Limits.DrainTimeout)
+	l.cancel = cancel
+	l.p.rec.Events().Add(telemetry.Event{Kind: "drain", To: "draining", Detail: why})
+	go func() {
+		defer close(l.done)
+		defer cancel()
+		start := time.Now()
+		l.drain(ctx, cfg, start)
+		l.p.log.Info("drained", "cut", l.cut.Load(), "took", time.Since(start).Round(time.Millisecond))
+	}()
+}
+
+// quit drains in a hurry, and lets the process end then.
+func (l *life) quit() {
+	l.once.Do(func() { close(l.quitting) })
+	l.begin("quit")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	time.AfterFunc(quitBound, l.cancel)
+}
+
+// stop ends draining at once and waits for that.
+func (l *life) stop() {
+	l.mu.Lock()
+	cancel := l.cancel
+	l.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-l.done
+	}
+}
+
+// drain ends both sides.
+func (l *life) drain(ctx context.Context, cfg *config.Config, start time.Time) {
+	var sides sync.WaitGroup
+	side := func(dir telemetry.Direction) {
+		l.cut.Add(int64(l.p.proxy.Drain(ctx, dir, l.grace(cfg))))
+	}
+	sides.Go(func() { side(telemetry.Inbound) })
+	if len(cfg.Inbound) > 0 {
+		timeout := cfg.Limits.DrainTimeout
+		l.awaitApp(ctx, cfg, start.Add(timeout-min(5*time.Second, timeout/4)))
+	}
+	side(telemetry.Outbound)
+	sides.Wait()
+}
+
+// grace is how long connections are still taken: not at all when we are told to quit.
+func (l *life) grace(cfg *config.Config) time.Duration {
+	select {
+	case <-l.quitting:
+		return 0
+	default:
+		return cfg.Limits.DrainGrace
+	}
+}
+
+// awaitApp waits until the app is gone: none of its addresses takes a connection any more, and no call of it is in flight or
+// was begun for a while. It ends at the latest at until, when ctx ends, or when the process is told to quit.
+func (l *life) awaitApp(ctx context.Context, cfg *config.Config, until time.Time) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	tick := time.NewTicker(appEvery)
+	defer tick.Stop()
+	quietSince, calls := time.Now(), l.calls()
+	for {
+		here := listening(ctx, cfg.Inbound)
+		if now := l.calls(); here || now.active || now.ended != calls.ended {
+			quietSince, calls = time.Now(), now
+		}
+		if time.Since(quietSince) >= appQuiet {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-l.quitting:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// calls of the app.
+type calls struct {
+	ended  uint64
+	active bool
+}
+
+func (l *life) calls() calls {
+	var c calls
+	for _, s := range l.p.rec.Stats() {
+		if s.Direction == telemetry.Outbound {
+			c.ended += s.Requests + s.Connections
+			c.active = c.active || s.InFlight > 0
+		}
+	}
+	return c
+}
+
+// listening reports whether an app still takes connections.
+func listening(ctx context.Context, inbound []*config.Inbound) bool {
+	d := net.Dialer{Timeout: appEvery}
+	for _, in := range inbound {
+		network, address := "tcp", in.App
+		if path, ok := strings.CutPrefix(address, "unix:"); ok {
+			network, address = "unix", path
+		}
+		if c, err := d.DialContext(ctx, network, address); err == nil {
+			_ = c.Close()
+			return true
+		}
+	}
+	return false
+}

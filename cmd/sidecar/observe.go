@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// observer tells metrics and events what discovery does. The merger's goroutine owns it.
+type observer struct {
+	p    *process
+	last *config.Mesh
+}
+
+func newObserver(p *process) *observer { return &observer{p: p} }
+
+// Updated implements discovery.Observer.
+func (o *observer) Updated(source, _ string, _ int) { o.p.rec.Source(source).Updated() }
+
+// Failed implements discovery.Observer.
+func (o *observer) Failed(source, service string, err error) {
+	text := err.Error()
+	if service != "" {
+		text = service + ": " + text
+	}
+	o.p.rec.Source(source).Failed(text)
+}
+
+// Applied implements discovery.Observer.
+func (o *observer) Applied(mesh *config.Mesh, _ int, _ time.Duration) {
+	if hash, err := strconv.ParseUint(mesh.Revision, 16, 64); err == nil {
+		o.p.rec.Revision(hash)
+	}
+	if o.last != nil {
+		for name, set := range mesh.Endpoints {
+			if was := o.last.Endpoints[name]; was != nil && was != set {
+				o.moved(name, was.List, set.List)
+			}
+		}
+	}
+	o.last = mesh
+}
+
+// Refused implements discovery.Observer. The failure of a reload is told by the reload.
+func (o *observer) Refused(err error) {
+	if !o.p.reload.busy.Load() {
+		o.p.log.Error("what discovery found was refused", "err", err)
+	}
+}
+
+// shown is how many addresses an event names.
+const shown = 5
+
+// moved tells which endpoints came and went.
+func (o *observer) moved(service string, was, is []*config.Endpoint) {
+	came, went := missing(is, was), missing(was, is)
+	if len(came)+len(went) == 0 {
+		return
+	}
+	var parts []string
+	for _, p := range []struct {
+		word string
+		list []string
+	}{{"came", came}, {"went", went}} {
+		if n := len(p.list); n > shown {
+			parts = append(parts, fmt.Sprintf("%d %s: %s …", n, p.word, strings.Join(p.list[:shown], " ")))
+		} else if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s: %s", n, p.word, strings.Join(p.list, " ")))
+		}
+	}
+	o.p.rec.Events().Add(telemetry.Event{Kind: "endpoints", Service: service, Detail: strings.Join(parts, "; ")})
+}
+
+// missing lists the addresses of a that b does not have.
+func missing(a, b []*config.Endpoint) []string {
+	have := make(map[string]struct{}, len(b))
+	for _, e := range b {
+		have[e.Address] = struct{}{}
+	}
+	var list []string
+	for _, e := range a {
+		if _, ok := have[e.Address]; !ok {
+			list = append(list, e.Address)
+		}
+	}
+	return list
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/admin"
+	"github.com/sidecar-mesh/sidecar/config"
+)
+
+// reloader puts what the files say in force, one attempt after the other. A configuration is taken as a whole or refused
+// as a whole: then everything stays as it was, and metric, event, log and admin API say why.
+type reloader struct {
+	p     *process
+	paths []string
+	asked chan string // what asked; one waits at most
+
+	busy atomic.Bool // an attempt is under way: it reports its own failure
+
+	mu      sync.Mutex
+	reloads admin.Reloads  // guarded by mu
+	current *config.Config // owned by run
+}
+
+func newReloader(p *process, paths []string, cfg *config.Config) *reloader {
+	return &reloader{
+		p: p, paths: paths, current: cfg, asked: make(chan string, 1),
+		reloads: admin.Reloads{Loaded: admin.Reload{Time: time.Now(), Trigger: "start", Sources: paths}},
+	}
+}
+
+// ask asks for a reload. What is asked for while one waits is covered by that.
+func (r *reloader) ask(trigger string) {
+	select {
+	case r.asked <- trigger:
+	default:
+	}
+}
+
+// run serves what is asked for until ctx ends.
+func (r *reloader) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case trigger := <-r.asked:
+			r.once(ctx, trigger)
+		}
+	}
+}
+
+// once tries to reload.
+func (r *reloader) once(ctx context.Context, trigger string) {
+	start := time.Now()
+	r.busy.Store(true)
+	cfg, err := r.apply(ctx)
+	r.busy.Store(false)
+	if ctx.Err() != nil {
+		return
+	}
+	attempt := admin.Reload{Time: start, Trigger: trigger, Sources: r.paths}
+	took := time.Since(start)
+	if err != nil {
+		attempt.Errors = mistakes(err)
+		r.mu.Lock()
+		r.reloads.Failed = &attempt
+		r.mu.Unlock()
+		texts := make([]string, len(attempt.Errors))
+		for i := range attempt.Errors {
+			texts[i] = attempt.Errors[i].Text
+		}
+		r.p.rec.Reload(false, took, strings.Join(texts, "; "))
+		return
+	}
+	r.mu.Lock()
+	r.reloads = admin.Reloads{Loaded: attempt}
+	r.mu.Unlock()
+	logWarnings(r.p.log, cfg)
+	r.p.rec.Reload(true, took, trigger+": "+strings.Join(r.paths, " "))
+}
+
+// apply puts the files in force, or leaves everything as it was.
+func (r *reloader) apply(ctx context.Context) (*config.Config, error) {
+	cfg, err := config.Load(r.paths, os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	listeners, err := r.p.admin.Prepare(&cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	was := r.current
+	if accessLog(cfg) != accessLog(was) {
+		if err := r.p.rec.SetAccessLog(accessLog(cfg)); err != nil {
+			listeners.Abort()
+			return nil, err
+		}
+	}
+	if err := r.p.merger.SetConfig(ctx, cfg); err != nil {
+		listeners.Abort()
+		if accessLog(cfg) != accessLog(was) {
+			err = errors.Join(err, r.p.rec.SetAccessLog(accessLog(was)))
+		}
+		return nil, err
+	}
+	listeners.Commit()
+	r.current = cfg
+	return cfg, nil
+}
+
+// state returns how the last attempts went.
+func (r *reloader) state() admin.Reloads {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reloads
+}
+
+// mistakes takes an error apart.
+func mistakes(err error) []admin.Mistake {
+	var many config.Errors
+	if errors.As(err, &many) {
+		list := make([]admin.Mistake, len(many))
+		for i, e := range many {
+			list[i] = admin.Mistake{File: e.File, Line: e.Line, Column: e.Col, Field: e.Path, Message: e.Msg, Text: e.Error()}
+		}
+		return list
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself is meant
+		var list []admin.Mistake
+		for _, e := range joined.Unwrap() {
+			list = append(list, mistakes(e)...)
+		}
+		return list
+	}
+	return []admin.Mistake{{Message: err.Error(), Text: err.Error()}}
+}
