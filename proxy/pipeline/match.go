@@ -268,7 +268,9 @@ func (x *Exchange) setHost(authority string) {
 func (x *Exchange) rewrite(rw *snapshot.Rewrite, forwardedHost bool) {
 	q := &x.Req
 	if rw.Path != nil && q.Path != "*" {
-		q.Path = rw.Path.Path(nil, q.Path)
+		at := len(x.text)
+		q.Path = rw.Path.Path(x.text[at:], q.Path)
+		x.text = x.text[:min(cap(x.text), at+len(q.Path))]
 	}
 	for _, name := range rw.Remove {
 		for i := range q.Fields {
