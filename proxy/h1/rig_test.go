@@ -1,0 +1,206 @@
+package h1_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// patience bounds every wait of a test.
+const patience = 10 * time.Second
+
+// rig is server, pipeline and transport on loopback, in front of origins that a test scripts.
+type rig struct {
+	t       testing.TB
+	server  *h1.Server
+	pipe    *pipeline.Pipeline
+	watcher *netio.Watcher
+	store   *snapshot.Store
+	rec     *telemetry.Recorder
+	ln      net.Listener
+	done    sync.WaitGroup
+}
+
+type setup struct {
+	config    string // YAML, with ORIGIN for the address of each origin in turn
+	origins   []string
+	direction telemetry.Direction
+	log       io.Writer // of access log lines; nil: none
+	limits    func(*h1.Limits)
+}
+
+// newRig starts a rig; it ends with the test.
+func newRig(t testing.TB, s setup) *rig {
+	t.Helper()
+	text := s.config
+	for _, o := range s.origins {
+		text = strings.Replace(text, "ORIGIN", o, 1)
+	}
+	cfg, err := config.LoadBytes("test.yaml", []byte(text), config.RankFile, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
+	for name, svc := range cfg.Services {
+		mesh.Endpoints[name] = &config.EndpointSet{List: svc.Endpoints}
+	}
+	snap, err := snapshot.Compile(mesh, nil, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := telemetry.Options{}
+	if s.log != nil {
+		o.Stdout, o.AccessLog = s.log, telemetry.AccessLog{To: "stdout", Format: "json"}
+	}
+	r := &rig{t: t, store: new(snapshot.Store)}
+	if r.rec, err = telemetry.New(o); err != nil {
+		t.Fatal(err)
+	}
+	if r.watcher, err = netio.NewWatcher(); err != nil {
+		t.Fatal(err)
+	}
+	r.bind(snap)
+	r.store.Swap(snap)
+	l := cfg.Limits
+	r.pipe = &pipeline.Pipeline{
+		Store: r.store, Direction: s.direction, Recorder: r.rec, Observer: quiet{},
+		Transport: h1.Transport{HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount},
+	}
+	limits := h1.Limits{
+		HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount, HeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout,
+		HalfClose: l.HalfClose,
+	}
+	if s.limits != nil {
+		s.limits(&limits)
+	}
+	r.server = &h1.Server{Pipeline: r.pipe, Watcher: r.watcher}
+	r.server.SetLimits(limits)
+	r.listen()
+	t.Cleanup(r.close)
+	return r
+}
+
+// bind does what the publisher of a snapshot does: it gives routes their counters and endpoints their pools.
+func (r *rig) bind(snap *snapshot.Snapshot) {
+	for dir, d := range map[telemetry.Direction]*snapshot.Directory{
+		telemetry.Outbound: snap.Outbound, telemetry.Inbound: snap.Inbound,
+	} {
+		for _, s := range d.List {
+			s.Rest.Meters = r.rec.Series(dir, s.Name, "")
+			for _, rt := range s.Routes {
+				rt.Meters = r.rec.Series(dir, s.Name, rt.Name)
+			}
+			for _, e := range s.Endpoints {
+				settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
+				e.Pool = upstream.New(e.Address, settings, r.watcher, nil)
+			}
+		}
+	}
+}
+
+func (r *rig) listen() {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.ln = ln
+	r.done.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			r.done.Go(func() { r.server.Serve(netio.New(nc), nil) })
+		}
+	})
+}
+
+func (r *rig) close() {
+	_ = r.ln.Close()
+	r.server.Abort()
+	r.done.Wait()
+	snap := r.store.Load()
+	for _, d := range []*snapshot.Directory{snap.Outbound, snap.Inbound} {
+		for _, s := range d.List {
+			for _, e := range s.Endpoints {
+				e.Pool.(*upstream.Pool).Close()
+			}
+		}
+	}
+	r.watcher.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.rec.Close(ctx); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// quiet is an Observer to whom nothing matters.
+type quiet struct{}
+
+func (quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerdict) {}
+func (quiet) Breaker(*snapshot.Route, resilience.BreakerChange)                      {}
+
+// dial connects a raw client.
+func (r *rig) dial() *net.TCPConn { return dialTo(r.t, r.ln.Addr().String()) }
+
+func dialTo(t testing.TB, address string) *net.TCPConn {
+	t.Helper()
+	nc, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return nc.(*net.TCPConn)
+}
+
+// newOrigin listens and has each connection served by serve, which owns it.
+func newOrigin(t testing.TB, serve func(*net.TCPConn)) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]struct{}{}
+	done.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[nc] = struct{}{}
+			mu.Unlock()
+			done.Go(func() {
+				serve(nc.(*net.TCPConn))
+				_ = nc.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		mu.Lock()
+		for nc := range open {
+			_ = nc.Close()
+		}
+		mu.Unlock()
+		done.Wait()
+	})
+	return ln.Addr().String()
+}
