@@ -146,6 +146,9 @@ func spliceSome(dst, src *Conn, limit int64, act *Activity) (int64, error) {
 	case err == nil:
 		return n, nil
 	case !errors.Is(err, os.ErrDeadlineExceeded):
+		if dst.dead() { // ReadFrom does not say which end failed
+			err = &WriteError{err}
+		}
 		return n, err
 	case src.interrupted.Load():
 		return n, ErrInterrupted

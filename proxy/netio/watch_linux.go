@@ -119,3 +119,18 @@ func (w *Watcher) run() {
 		}
 	}
 }
+
+// dead reports whether a connection is over both ways, as a reset leaves it.
+func (c *Conn) dead() bool {
+	dead := false
+	if c.raw != nil {
+		_ = c.raw.Control(func(fd uintptr) {
+			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			dead = err == nil && info.State == tcpClose
+		})
+	}
+	return dead
+}
+
+// tcpClose is the kernel's TCP_CLOSE.
+const tcpClose = 7
