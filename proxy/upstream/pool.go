@@ -91,6 +91,7 @@ type Conn struct {
 
 	idleSince int64 // the pool's sweep at that time; guarded by its lock, as inIdle
 	inIdle    bool
+	left      bool // its peer has left while it was lent
 }
 
 // Reused reports whether it has served before.
@@ -280,7 +281,7 @@ func (c *Conn) Release(reusable bool) {
 	}
 	c.served++
 	p.mu.Lock()
-	if p.closed || p.overLocked() {
+	if p.closed || c.left || p.overLocked() {
 		p.mu.Unlock()
 		c.Discard()
 		return
@@ -323,6 +324,7 @@ func (c *Conn) PeerLeft(bool) {
 	p := c.pool
 	p.mu.Lock()
 	if !c.inIdle {
+		c.left = true
 		p.mu.Unlock()
 		return // whoever uses it finds out
 	}
