@@ -98,10 +98,15 @@ func (a *attempt) SendBody(p []byte) error {
 func (a *attempt) Flush() error { return a.out.flush() }
 
 // SendEnd implements pipeline.Upstream.
-func (a *attempt) SendEnd(trailers []pipeline.Field) error {
+func (a *attempt) SendEnd(trailers []pipeline.Field, hold bool) error {
 	if a.reqFraming == outChunked {
 		a.out.ready()
 		a.out.buf = lastChunk(a.out.buf, trailers)
+	}
+	if hold && a.conn.Reused() && a.out.n == 0 && a.out.err == nil {
+		// ReadHead will send it. A pooled connection was looked at just now: nothing can come before the request.
+		a.complete = true
+		return nil
 	}
 	err := a.out.flush()
 	a.complete = err == nil
@@ -125,7 +130,7 @@ func (a *attempt) Received() bool { return a.in.n > 0 }
 
 // ReadHead implements pipeline.Upstream.
 func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
-	if err := a.in.wait(until); err != nil {
+	if err := a.first(until); err != nil {
 		return err
 	}
 	head, err := a.in.readHead(a.lim, false, until)
@@ -151,6 +156,14 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 	a.final = true
 	a.startBody(r)
 	return nil
+}
+
+// first waits for the first bytes of a head, and sends the request before that if it was held back.
+func (a *attempt) first(until time.Time) error {
+	if a.in.head == nil && a.out.n == 0 && len(a.out.buf) > 0 {
+		return a.in.ask(&a.out, until)
+	}
+	return a.in.wait(until)
 }
 
 func (a *attempt) startBody(r *pipeline.Response) {

@@ -64,6 +64,23 @@ func (rd *reader) wait(until time.Time) error {
 	return nil
 }
 
+// ask sends what w holds and waits for the first bytes of the answer.
+func (rd *reader) ask(w *writer, until time.Time) error {
+	sent, b, n, err := rd.c.Ask(w.buf, w.stall, lendHead, returnHead, until)
+	w.n += int64(sent)
+	if sent == len(w.buf) {
+		w.buf = w.buf[:0]
+	} else {
+		w.err = err
+	}
+	if err != nil {
+		return err
+	}
+	rd.head, rd.cur, rd.r, rd.w, rd.seen = b, b, 0, n, 0
+	rd.n += int64(n)
+	return nil
+}
+
 // readHead reads up to the end of a head, which it returns. skip says that empty lines before it are passed over.
 func (rd *reader) readHead(lim headLimits, skip bool, until time.Time) ([]byte, error) {
 	lines := 0

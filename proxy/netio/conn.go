@@ -44,6 +44,9 @@ type Conn struct {
 	got     []byte
 	n       int
 	errno   syscall.Errno
+	send    []byte // to be written before the read
+	sent    int
+	short   bool // not all of it was written
 	readRaw func(fd uintptr) bool
 	peekRaw func(fd uintptr)
 }
@@ -110,6 +113,8 @@ func (c *Conn) ReadLent(lend func() []byte, giveUp func([]byte), until time.Time
 		p := c.got
 		c.got = nil
 		switch {
+		case err == nil && c.short:
+			return nil, 0, nil // Ask goes on
 		case err == nil && c.errno == 0 && c.n > 0:
 			return p, c.n, nil
 		case err == nil && c.errno == 0:
@@ -123,27 +128,60 @@ func (c *Conn) ReadLent(lend func() []byte, giveUp func([]byte), until time.Time
 	}
 }
 
-// tryRead is one non-blocking read; false means that the socket has nothing yet.
+// Ask writes p and reads what comes back, like Write followed by ReadLent. It is for connections on which nothing can come
+// before p was sent, and saves the read that would find that out. sent is how much of p was written.
+func (c *Conn) Ask(
+	p []byte, stall time.Duration, lend func() []byte, giveUp func([]byte), until time.Time,
+) (sent int, b []byte, n int, err error) {
+	if c.raw != nil {
+		c.send, c.sent, c.short = p, 0, false
+		b, n, err = c.ReadLent(lend, giveUp, until)
+		sent, c.send = c.sent, nil
+		if !c.short {
+			return sent, b, n, err
+		}
+		c.short = false
+	}
+	rest, err := c.Write(p[sent:], stall)
+	sent += rest
+	if err != nil {
+		return sent, nil, 0, err
+	}
+	b, n, err = c.ReadLent(lend, giveUp, until)
+	return sent, b, n, err
+}
+
+// tryRead is one non-blocking read; false means that the socket has nothing yet. With something to send it writes first,
+// and waits without a try: the poller was told to watch before the write, so an answer cannot be missed.
+//
+// Sockets do not block, so that their system calls need not tell the scheduler.
 func (c *Conn) tryRead(fd uintptr) bool {
+	if p := c.send; len(p) > 0 {
+		c.send = nil
+		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		if errno == 0 {
+			c.sent = int(n)
+		}
+		c.short = c.sent < len(p)
+		return c.short
+	}
 	p := c.lend()
 	for {
-		n, err := syscall.Read(int(fd), p)
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch {
-		case err == syscall.EINTR:
+		case errno == syscall.EINTR:
 			continue
-		case err == syscall.EAGAIN:
+		case errno == syscall.EAGAIN:
 			c.giveUp(p)
 			return false
-		case err != nil:
+		case errno != 0:
 			c.giveUp(p)
-			c.errno = err.(syscall.Errno) //nolint:errorlint // the syscall package returns nothing else
-			return true
-		}
-		if n == 0 {
+			c.errno = errno
+		case n == 0:
 			c.giveUp(p)
-			return true
+		default:
+			c.got, c.n = p, int(n)
 		}
-		c.got, c.n = p, n
 		return true
 	}
 }
@@ -270,7 +308,7 @@ func (c *Conn) Buffered() (bool, error) {
 func (c *Conn) peek(fd uintptr) {
 	var b [1]byte
 	for {
-		n, _, errno := syscall.Syscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
 			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
 		if errno != syscall.EINTR {
 			c.n, c.errno = int(n), errno

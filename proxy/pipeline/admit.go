@@ -45,6 +45,7 @@ func (x *Exchange) queue() resilience.Pass {
 	if !x.deadline.IsZero() && x.deadline.Before(deadline) {
 		deadline = x.deadline
 	}
+	x.waiter.Wake = x.wakeUp
 	pass := x.rt.Limiter.Enqueue(now, deadline, &x.waiter)
 	if pass.Verdict != resilience.Queue {
 		return pass

@@ -72,7 +72,7 @@ func (x *Exchange) pick() bool {
 		x.out.Detail = "none of its endpoints is usable" + x.subset()
 		return false
 	}
-	x.ep, x.index = x.to.Endpoints[i], i
+	x.ep = x.to.Endpoints[i]
 	x.tried = append(x.tried, i)
 	return true
 }
@@ -140,7 +140,7 @@ func (x *Exchange) send(until time.Time) {
 		return
 	}
 	if !q.HasBody || q.Length == 0 {
-		_ = x.up.SendEnd(nil) // see above
+		_ = x.up.SendEnd(nil, true) // see above
 		return
 	}
 	x.upload.keep = x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())

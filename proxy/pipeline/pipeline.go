@@ -66,6 +66,19 @@ func (e *ProtocolError) Error() string { return e.Text }
 
 // Exchange is one request and what becomes of it. It belongs to the goroutine that serves it; engines fill Req and Start.
 type Exchange struct {
+	state
+
+	// What is kept from one exchange to the next, for its memory.
+	pathBuf []byte
+	text    []byte // of added fields and local answers
+	tried   []int  // indexes in to
+	upload  upload
+	wake    chan struct{}
+	wakeUp  func()
+}
+
+// state is what an exchange forgets when it is over.
+type state struct {
 	Req   Request
 	Start time.Time
 	// Clock is when something last happened to the exchange: reading the clock costs as much as much of the rest, so it
@@ -83,8 +96,8 @@ type Exchange struct {
 	facts     route.Facts
 	idHash    uint64
 	requestID string
-	pathBuf   []byte
-	text      []byte // of added fields and local answers
+	deadline  time.Time // of the caller, zero if none
+	raw       bool      // a TCP connection: an attempt is over when it is connected
 
 	call     resilience.Call
 	action   resilience.Action
@@ -93,21 +106,16 @@ type Exchange struct {
 	limited  bool // a place of the limiter is held
 	left     bool // leave was called
 	hint     balance.Hint
-	tried    []int
-
-	up       Upstream
-	ep       *snapshot.Endpoint
-	index    int // of ep in to
-	began    time.Time
-	resp     Response
-	upload   upload
-	raw      bool // a TCP connection: an attempt is over when it is connected
 	waiter   resilience.Waiter
-	wake     chan struct{}
-	ended    resilience.Outcome // of the last attempt
-	deadline time.Time          // of the caller, zero if none
-	retryIn  int64              // seconds, of an answer of ours
-	out      telemetry.Outcome
+
+	up    Upstream
+	ep    *snapshot.Endpoint
+	began time.Time // of the last attempt
+	ended resilience.Outcome
+	resp  Response
+
+	retryIn int64 // seconds, of an answer of ours
+	out     telemetry.Outcome
 }
 
 var exchanges = sync.Pool{New: func() any {
@@ -116,7 +124,7 @@ var exchanges = sync.Pool{New: func() any {
 	x.resp.Fields = make([]Field, 0, 32)
 	x.tried = make([]int, 0, 8)
 	x.upload.done = make(chan struct{}, 1)
-	x.waiter.Wake = func() { x.wake <- struct{}{} }
+	x.wakeUp = func() { x.wake <- struct{}{} }
 	return x
 }}
 
@@ -129,14 +137,13 @@ func Begin(peer Peer) *Exchange {
 
 // Release gives the exchange back; nothing of it may be used any more.
 func (x *Exchange) Release() {
-	fields, respFields := x.Req.Fields[:0], x.resp.Fields[:0]
-	clear(fields[:cap(fields)])
-	clear(respFields[:cap(respFields)])
-	*x = Exchange{
-		wake: x.wake, waiter: resilience.Waiter{Wake: x.waiter.Wake}, text: x.text[:0], pathBuf: x.pathBuf[:0], tried: x.tried[:0],
-		upload: upload{done: x.upload.done, kept: x.upload.kept[:0]},
-	}
-	x.Req.Fields, x.resp.Fields = fields, respFields
+	fields, respFields := x.Req.Fields, x.resp.Fields
+	clear(fields)
+	clear(respFields)
+	x.state = state{}
+	x.Req.Fields, x.resp.Fields = fields[:0], respFields[:0]
+	x.pathBuf, x.text, x.tried = x.pathBuf[:0], x.text[:0], x.tried[:0]
+	x.upload.reset()
 	exchanges.Put(x)
 }
 

@@ -120,7 +120,8 @@ type Upstream interface {
 	SendHead(q *Request) error
 	SendBody(p []byte) error
 	Flush() error
-	SendEnd(trailers []Field) error
+	// hold says that ReadHead follows at once, so that sending may be left to it.
+	SendEnd(trailers []Field, hold bool) error
 	// Sent reports whether any byte of the request has left.
 	Sent() bool
 	// RawWriter is as for Stream.

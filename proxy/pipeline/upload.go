@@ -24,6 +24,15 @@ type upload struct {
 	upErr   error // the endpoint took no more
 }
 
+// reset makes ready for another body. The memory for what is kept stays, unless it is much.
+func (u *upload) reset() {
+	kept := u.kept[:0]
+	if cap(kept) > 64<<10 {
+		kept = nil
+	}
+	*u = upload{done: u.done, kept: kept}
+}
+
 // start sends the body from a goroutine of its own, so that the response may come meanwhile.
 func (u *upload) start(x *Exchange) {
 	u.running = true
@@ -108,7 +117,7 @@ func (x *Exchange) pump() {
 			return
 		}
 	}
-	u.upErr = x.up.SendEnd(u.trailer)
+	u.upErr = x.up.SendEnd(u.trailer, !u.running)
 }
 
 // rawFrom is how much of a body must be left for a copy between sockets.
