@@ -105,7 +105,7 @@ func (x *Exchange) hashKey() (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	return hashText(key), true
+	return route.Hash(key), true
 }
 
 func openFailed(err error) resilience.Kind {

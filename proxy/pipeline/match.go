@@ -134,7 +134,7 @@ func (x *Exchange) identify() {
 		x.requestID = str(x.text[at:])
 		q.Fields = append(q.Fields, Field{Name: "X-Request-Id", Value: x.requestID, ID: FieldXRequestID})
 	}
-	x.idHash = hashText(x.requestID)
+	x.idHash = route.Hash(x.requestID)
 }
 
 // validID accepts what can stand in a log without harm.
@@ -190,17 +190,6 @@ func traceID(s string) (string, bool) {
 		}
 	}
 	return s[3:35], !zero[0] && !zero[1]
-}
-
-// hashText is FNV-1a with a final mix, so that short texts that differ little still differ in all bits.
-func hashText(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	h ^= h >> 32
-	h *= 0x9e3779b97f4a7c15
-	return h ^ h>>29
 }
 
 // prepare makes of the request what is sent on: forwarding fields, rewrites, the target.
