@@ -41,7 +41,7 @@ func (t Transport) Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration
 	a.lim = headLimits{t.HeaderBytes, t.HeaderCount}
 	a.in.c, a.out.c, a.out.stall = c.Conn, c.Conn, writeStall
 	a.in.n, a.out.n = 0, 0
-	a.interims, a.final, a.complete = 0, false, false
+	a.interims, a.final, a.complete, a.held = 0, false, false, false
 	return a, nil
 }
 
@@ -60,6 +60,7 @@ type attempt struct {
 	interims   int
 	final      bool // the final head was read
 	complete   bool // the request was written to its end
+	held       bool // the whole request waits to be sent by ReadHead
 }
 
 // Reused implements pipeline.Upstream.
@@ -105,7 +106,7 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, hold bool) error {
 	}
 	if hold && a.conn.Reused() && a.out.n == 0 && a.out.err == nil {
 		// ReadHead will send it. A pooled connection was looked at just now: nothing can come before the request.
-		a.complete = true
+		a.held, a.complete = true, true
 		return nil
 	}
 	err := a.out.flush()
@@ -160,7 +161,8 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 
 // first waits for the first bytes of a head, and sends the request before that if it was held back.
 func (a *attempt) first(until time.Time) error {
-	if a.in.head == nil && a.out.n == 0 && len(a.out.buf) > 0 {
+	if a.held {
+		a.held = false
 		return a.in.ask(&a.out, until)
 	}
 	return a.in.wait(until)
