@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
@@ -86,13 +85,7 @@ func poolOf(e *snapshot.Endpoint) *upstream.Pool { return e.Pool.(*upstream.Pool
 func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Service) {
 	now := time.Now()
 	for _, s := range changed {
-		usable := 0
-		for _, e := range s.Endpoints {
-			if e.Meter.State.Load()&^balance.StateEjected == 0 {
-				usable++
-			}
-		}
-		for _, h := range s.Outlier.SetSize(now, len(s.Endpoints), usable) {
+		for _, h := range s.Outlier.SetSize(now, len(s.Endpoints), s.Available()) {
 			p.readmit(now, s, h)
 		}
 		for w := s.Rest.Limiter.Grant(now); w != nil; w = s.Rest.Limiter.Grant(now) {
@@ -100,7 +93,7 @@ func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Servic
 		}
 		if s.Outlier == nil {
 			for _, e := range s.Endpoints {
-				e.Meter.State.And(^balance.StateEjected)
+				e.Readmit(now)
 			}
 		}
 		p.gauge(s)
@@ -158,13 +151,7 @@ func lives(s *snapshot.Snapshot, service, route string) bool {
 
 // gauge tells how many endpoints a service has and how many are usable.
 func (p *Proxy) gauge(s *snapshot.Service) {
-	usable := 0
-	for _, e := range s.Endpoints {
-		if e.Meter.State.Load() == 0 {
-			usable++
-		}
-	}
-	p.o.Recorder.UpstreamConn(s.Name).Endpoints(len(s.Endpoints), usable)
+	p.o.Recorder.UpstreamConn(s.Name).Endpoints(len(s.Endpoints), s.Usable())
 }
 
 // setLimits puts the limits of the process in force.

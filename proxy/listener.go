@@ -181,7 +181,7 @@ func (l *listener) serve(nc net.Conn) {
 	case t.http == nil:
 		t.tcp.Serve(c, nil)
 	default:
-		proto, first := tcp.Sniff(c)
+		proto, first := detect(c)
 		if proto == sniff.HTTP1 {
 			t.http.Serve(c, first)
 		} else {
@@ -215,6 +215,27 @@ func (t *target) abort() {
 	}
 	if t.tcp != nil {
 		t.tcp.Abort()
+	}
+}
+
+// sniffTime is how long a client may be silent before the server is given the chance to speak first.
+const sniffTime = 250 * time.Millisecond
+
+// detect reads from a connection until its protocol is told or its client has been silent for a while; protocols whose
+// server speaks first are Other. The bytes read are returned, and must be handed on.
+func detect(c *netio.Conn) (sniff.Protocol, []byte) {
+	until := time.Now().Add(sniffTime)
+	buf := make([]byte, 4<<10)
+	n := 0
+	for {
+		m, err := c.Read(buf[n:], until)
+		n += m
+		if p := sniff.Detect(buf[:n]); p != sniff.More && n > 0 {
+			return p, buf[:n]
+		}
+		if err != nil || n == len(buf) {
+			return sniff.Other, buf[:n]
+		}
 	}
 }
 

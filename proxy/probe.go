@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
@@ -93,8 +92,7 @@ func (p *Proxy) probeOne(ctx context.Context, s *snapshot.Service, h *resilience
 func (p *Proxy) readmit(now time.Time, s *snapshot.Service, h *resilience.EndpointHealth) {
 	for _, e := range s.Endpoints {
 		if e.Health == h {
-			e.Meter.Since.Store(now.UnixNano())
-			e.Meter.State.And(^balance.StateEjected)
+			e.Readmit(now)
 			p.o.Recorder.Readmitted(s.Name, e.Address)
 		}
 	}

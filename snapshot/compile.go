@@ -72,7 +72,7 @@ func (c *compiler) outbound() *Directory {
 			hosts[h] = s
 		}
 	}
-	if c.prev != nil && !c.hostsChanged(names, stale) {
+	if c.prev != nil && c.prev.Mesh.Config == c.cfg { // then no host can have changed
 		d.hosts, d.hosted = c.prev.Outbound.hosts, make([]*Service, len(c.prev.Outbound.hosted))
 		for i, s := range c.prev.Outbound.hosted {
 			d.hosted[i] = c.made[s.Name]
@@ -82,9 +82,6 @@ func (c *compiler) outbound() *Directory {
 	d.setHosts(c, hosts)
 	return d
 }
-
-// hostsChanged reports whether the host table must be built anew. With the same configuration it cannot have changed.
-func (c *compiler) hostsChanged([]string, map[string]bool) bool { return c.prev.Mesh.Config != c.cfg }
 
 // stale says which services must be compiled: those that changed themselves, and those whose routes lead to such.
 func (c *compiler) stale(names []string) map[string]bool {

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"reflect"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
@@ -66,10 +67,10 @@ func (c *compiler) policy(s *Service, cfg *config.Route) *config.Policy {
 
 // route compiles one route, or with a nil cfg what is left to the service as a whole. was is its namesake before.
 func (c *compiler) route(s *Service, cfg *config.Route, p *config.Policy, was *Route) *Route {
-	r := &Route{Service: s, Config: cfg, Policy: p, ConnectTimeout: p.ConnectTimeout.Value, IdleTimeout: p.IdleTimeout.Value}
+	r := &Route{Service: s, Config: cfg, Policy: p, ConnectTimeout: p.ConnectTimeout.Value, IdleTimeout: bound(p.IdleTimeout.Value)}
 	r.Hash = HashKey{On: p.LB.Value.HashOn, Name: p.LB.Value.HashName}
 	r.Plan = resilience.Policy{
-		Timeout: p.Timeout.Value, PerTry: p.PerTryTimeout.Value, Retries: p.Retry.Count.Value,
+		Timeout: bound(p.Timeout.Value), PerTry: p.PerTryTimeout.Value, Retries: p.Retry.Count.Value,
 		BackoffBase: p.Retry.BackoffBase.Value, BackoffMax: p.Retry.BackoffMax.Value,
 	}
 	on, err := resilience.ParseConditions(p.Retry.When.Value)
@@ -88,6 +89,17 @@ func (c *compiler) route(s *Service, cfg *config.Route, p *config.Policy, was *R
 		c.targets(r, cfg.To, was)
 	}
 	return r
+}
+
+// ever stands for no bound.
+const ever = 10 * 365 * 24 * time.Hour
+
+// bound turns the 0 of the configuration, which says "no bound", into one that is never reached.
+func bound(d time.Duration) time.Duration {
+	if d == 0 {
+		return ever
+	}
+	return d
 }
 
 // meters gives r its budget, breaker and limiter: those of the service, unless its own policy says something else.

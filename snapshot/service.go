@@ -72,7 +72,6 @@ func limiterOf(was *Route) *resilience.Limiter {
 // fill sets what the resolved policy says about the service as a whole.
 func (c *compiler) fill(s, was *Service) {
 	p := &s.Policy
-	s.ConnectTimeout, s.IdleTimeout = p.ConnectTimeout.Value, p.IdleTimeout.Value
 	s.LimitConnections, s.LimitWaiting = p.Limit.Connections.Value, p.Limit.Waiting.Value
 	s.Probe = p.Outlier.Probe.Value
 	if p.Outlier.Off.Value {

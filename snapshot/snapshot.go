@@ -52,8 +52,6 @@ type Service struct {
 	Probe     config.Probe
 	// LimitConnections bounds the connections to one endpoint, LimitWaiting those who wait for one.
 	LimitConnections, LimitWaiting int
-	ConnectTimeout                 time.Duration
-	IdleTimeout                    time.Duration
 	Sources                        []config.SourceState
 	Config                         *config.Service // nil for an inbound service
 	InboundConfig                  *config.Inbound // nil for an outbound service

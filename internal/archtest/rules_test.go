@@ -27,7 +27,7 @@ var layers = map[string]string{
 	"proxy/h1":       "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/h2":       "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/tcp":      "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
-	"proxy":          "proxy/* snapshot config intercept telemetry",
+	"proxy":          "proxy/* snapshot config intercept telemetry resilience",
 
 	"admin":           "snapshot config telemetry explain",
 	"intercept/rules": "",

@@ -1,7 +1,7 @@
 package h1
 
 import (
-	"io"
+	"errors"
 	"sync"
 	"time"
 
@@ -33,7 +33,12 @@ var (
 // Open implements pipeline.Transport.
 func (t Transport) Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
 	c, err := ep.Pool.(*upstream.Pool).Get(fresh, connect, until)
-	if err != nil {
+	switch {
+	case errors.Is(err, upstream.ErrTimeout):
+		return nil, pipeline.ConnectTimeout(err)
+	case errors.Is(err, upstream.ErrSaturated), errors.Is(err, upstream.ErrWaiting):
+		return nil, pipeline.Saturated(err)
+	case err != nil:
 		return nil, err
 	}
 	a := attempts.Get().(*attempt)
@@ -209,5 +214,3 @@ func (a *attempt) release() {
 func (a *attempt) Detach() (*netio.Conn, []byte) {
 	return a.conn.Conn, a.in.cur[a.in.r:a.in.w]
 }
-
-var _ = io.EOF

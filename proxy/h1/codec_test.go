@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -129,26 +128,20 @@ func checkSplits(t *testing.T, b []byte, verdict func([][]byte) string) {
 
 const host = "Host: svc.test\r\n"
 
-// req is a request head from its first line and the fields behind Host.
+// req is a request head: its first line without the version, and the fields behind Host.
 func req(line string, fields ...string) string {
-	return line + " HTTP/1.1\r\n" + host + strings.Join(append(fields, "\r\n"), "\r\n")[:len(strings.Join(append(fields, "\r\n"), "\r\n"))-2] + end(fields)
+	return line + " HTTP/1.1\r\n" + host + lines(fields) + "\r\n"
 }
 
-func end(fields []string) string {
-	if len(fields) == 0 {
-		return "\r\n"
-	}
-	return "\r\n"
+// resp is a response head.
+func resp(status string, fields ...string) string {
+	return "HTTP/1.1 " + status + "\r\n" + lines(fields) + "\r\n"
 }
 
-func reserialised(q *pipeline.Request) []byte { return appendRequest(nil, q) }
-
-// parseAll parses a head that is complete.
-func parseAll(t *testing.T, b []byte) (*pipeline.Request, *framing) {
-	t.Helper()
-	q, f := new(pipeline.Request), new(framing)
-	if err := parseRequest(q, f, bytes.Clone(b), testLimits); err != nil {
-		t.Fatalf("%v in %q", err, b)
+func lines(fields []string) string {
+	var b strings.Builder
+	for _, f := range fields {
+		b.WriteString(f + "\r\n")
 	}
-	return q, f
+	return b.String()
 }

@@ -97,7 +97,7 @@ func hopeless(b []byte, from, limit int) error {
 			}
 		}
 	}
-	if len(b) > maxRequestLine && bytes.IndexByte(b[:maxRequestLine], '\n') < 0 {
+	if n := maxRequestLine + len("\r\n"); len(b) >= n && bytes.IndexByte(b[:n], '\n') < 0 {
 		return errTargetLong
 	}
 	if len(b) >= limit {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
-	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/route"
 )
@@ -25,7 +24,7 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 	case resilience.WhyStale:
 		x.out.Replays++
 	}
-	if !(a.Fresh && x.ep != nil && x.ep.Meter.State.Load() == 0) && !x.pick() {
+	if !(a.Fresh && x.ep != nil && x.ep.Usable()) && !x.pick() {
 		return resilience.Outcome{Kind: resilience.NoEndpoint}
 	}
 	x.began = x.Clock
@@ -109,11 +108,9 @@ func (x *Exchange) hashKey() (uint64, bool) {
 }
 
 func openFailed(err error) resilience.Kind {
-	switch {
-	case errors.Is(err, upstream.ErrTimeout):
-		return resilience.ConnectTimed
-	case errors.Is(err, upstream.ErrSaturated), errors.Is(err, upstream.ErrWaiting):
-		return resilience.Saturated
+	var oe *OpenError
+	if errors.As(err, &oe) {
+		return oe.kind
 	}
 	return resilience.Refused
 }
@@ -285,7 +282,7 @@ func (x *Exchange) report(o resilience.Outcome) {
 	}
 	v := svc.Outlier.Record(now, ep.Health, o)
 	if v.Act == resilience.Eject {
-		ep.Meter.State.Or(balance.StateEjected)
+		ep.Eject()
 	}
 	if v.Act != resilience.Keep {
 		x.p.Observer.Ejected(svc, ep, v)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
@@ -107,6 +108,24 @@ type Transport interface {
 	// has served nothing yet.
 	Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration, until time.Time) (Upstream, error)
 }
+
+// OpenError says why a Transport could not open an attempt, where it is not that the connect failed.
+type OpenError struct {
+	kind resilience.Kind
+	err  error
+}
+
+// ConnectTimeout says that connecting took too long.
+func ConnectTimeout(err error) error { return &OpenError{resilience.ConnectTimed, err} }
+
+// Saturated says that a limit on connections was reached.
+func Saturated(err error) error { return &OpenError{resilience.Saturated, err} }
+
+// Error returns the text of the cause.
+func (e *OpenError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *OpenError) Unwrap() error { return e.err }
 
 // Upstream is one attempt: a request being sent to an endpoint and the response to it. One goroutine sends and another
 // may receive; Interrupt may come from anywhere.

@@ -1,21 +1,15 @@
-// Package tcp is the engine for connections that are not, or not known to be, HTTP: it tells protocols apart where it is
-// asked to, and relays bytes both ways. What to connect to is the pipeline's matter. Tests: relays over loopback sockets
+// Package tcp is the engine for connections that are not, or not known to be, HTTP: it relays bytes both ways. What to connect to is the pipeline's matter. Tests: relays over loopback sockets
 // with half-close, reset, silence and server-first peers.
 package tcp
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
-	"github.com/sidecar-mesh/sidecar/proxy/sniff"
 )
-
-// sniffTime is how long a client may be silent before the server is given the chance to speak first.
-const sniffTime = 250 * time.Millisecond
 
 // Server relays the connections of one listener.
 type Server struct {
@@ -65,24 +59,5 @@ func (s *Server) Abort() {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		c.Abort()
-	}
-}
-
-// Sniff reads from a connection until its protocol is told or its client has been silent for a while; protocols whose
-// server speaks first are Other. The bytes read are returned, and must be handed on.
-func Sniff(c *netio.Conn) (sniff.Protocol, []byte) {
-	until := time.Now().Add(sniffTime)
-	buf := make([]byte, 4<<10)
-	n := 0
-	for {
-		m, err := c.Read(buf[n:], until)
-		n += m
-		if p := sniff.Detect(buf[:n]); p != sniff.More && n > 0 {
-			return p, buf[:n]
-		}
-		switch {
-		case errors.Is(err, netio.ErrTimeout), err != nil, n == len(buf):
-			return sniff.Other, buf[:n]
-		}
 	}
 }
