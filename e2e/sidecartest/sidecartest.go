@@ -1,5 +1,6 @@
 // Package sidecartest starts the real sidecar for end-to-end tests: built from this tree, on free loopback ports, ended
-// with the test. It owns the process. Tested by the tests that use it.
+// with the test. Beside it stand scripted origins, raw clients and steady callers. It owns the processes, sockets and
+// files that it makes; each wait is bounded. Tested by the tests that use it.
 package sidecartest
 
 import (
@@ -20,74 +21,183 @@ import (
 type Process struct {
 	PID                                       int
 	Outbound, Inbound, Admin, Health, Metrics string
+	File                                      string // its configuration
+
+	cmd            *exec.Cmd
+	exited         chan struct{} // closed when it is over
+	stdout, stderr lockedBuffer
 }
 
-// Build builds the sidecar as `make build` does and returns its path. It skips the test when there is no command yet.
+// binaryVariable names the environment variable that holds the path of a binary to test instead of building one.
+const binaryVariable = "SIDECAR_BINARY"
+
+// Main builds the binary once for all tests of a package; TestMain calls it.
+func Main(m *testing.M) {
+	if address := os.Getenv(endpointVariable); address != "" {
+		serveEndpoint(address)
+		return
+	}
+	code := 1
+	func() {
+		if os.Getenv(binaryVariable) == "" {
+			dir, err := os.MkdirTemp("", "sidecar-e2e-")
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			defer func() { _ = os.RemoveAll(dir) }()
+			binary := filepath.Join(dir, "sidecar")
+			if err := build(binary); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			_ = os.Setenv(binaryVariable, binary)
+		}
+		code = m.Run()
+	}()
+	os.Exit(code)
+}
+
+// Build returns the path of the binary: the one that Main or the environment names, or else one that it builds as
+// `make build` does. It skips the test when there is no command yet.
 func Build(t testing.TB) string {
 	t.Helper()
-	root := root(t)
-	if sources, _ := filepath.Glob(filepath.Join(root, "cmd/sidecar/*.go")); len(sources) == 0 {
-		t.Skip("cmd/sidecar has no source, so there is no binary to test")
+	if binary := os.Getenv(binaryVariable); binary != "" {
+		return binary
 	}
 	binary := filepath.Join(t.TempDir(), "sidecar")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=test", "-o", binary, "./cmd/sidecar")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := build(binary); err != nil {
+		t.Fatal(err)
 	}
 	return binary
+}
+
+func build(binary string) error {
+	root, err := root()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=test", "-o", binary, "./cmd/sidecar")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Run builds the sidecar and starts it with a document that says anything but `listen`.
+func Run(t testing.TB, document string, args ...any) *Process {
+	t.Helper()
+	return Start(t, Build(t), fmt.Sprintf(document, args...))
 }
 
 // Start runs the sidecar with a document that says anything but `listen`, in an environment extended by env, and waits
 // until it is ready. The test's end ends it; its output is shown when the test failed.
 func Start(t testing.TB, binary, document string, env ...string) *Process {
 	t.Helper()
-	p := &Process{}
-	for _, address := range []*string{&p.Outbound, &p.Inbound, &p.Admin, &p.Health, &p.Metrics} {
-		*address = net.JoinHostPort("127.0.0.1", FreePort(t))
-	}
-	document = fmt.Sprintf("listen: {outbound: %q, inbound: %q, admin: %q, health: %q, metrics: %q}\n%s",
-		p.Outbound, p.Inbound, p.Admin, p.Health, p.Metrics, document)
-	file := filepath.Join(t.TempDir(), "sidecar.yaml")
-	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	output := &lockedBuffer{}
-	cmd := exec.Command(binary, "run", "-c", file)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), output, output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.PID = cmd.Process.Pid
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+	p := Launch(t, binary, document, env...)
+	for deadline := time.After(10 * time.Second); !isReady(p.Health) && !dials(p.Outbound); {
 		select {
-		case <-exited:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill()
-			<-exited
-		}
-		if t.Failed() {
-			t.Logf("the sidecar said:\n%s", output)
-		}
-	})
-
-	for deadline := time.After(10 * time.Second); !isReady(p.Health); {
-		select {
-		case err := <-exited:
-			exited <- err
-			t.Fatalf("the sidecar ended before it was ready: %v", err)
+		case <-p.exited:
+			t.Fatalf("the sidecar ended before it was ready: %v", p.cmd.ProcessState)
 		case <-deadline:
 			t.Fatal("the sidecar is not ready after 10 s")
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return p
 }
+
+// Launch is Start without the wait.
+func Launch(t testing.TB, binary, document string, env ...string) *Process {
+	t.Helper()
+	p := &Process{exited: make(chan struct{})}
+	for _, address := range []*string{&p.Outbound, &p.Inbound, &p.Admin, &p.Health, &p.Metrics} {
+		*address = FreeAddress(t)
+	}
+	p.File = filepath.Join(t.TempDir(), "sidecar.yaml")
+	p.Write(t, document)
+
+	p.cmd = exec.Command(binary, "run", "-c", p.File)
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = append(os.Environ(), env...), &p.stdout, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.PID = p.cmd.Process.Pid
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() { p.end(t) })
+	return p
+}
+
+// end ends the process by force if it has to.
+func (p *Process) end(t testing.TB) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Process.Signal(syscall.SIGINT) // a second signal ends a drain
+	select {
+	case <-p.exited:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+	if t.Failed() {
+		t.Logf("the sidecar said:\n%s%s", tail(p.stderr.String()), tail(p.stdout.String()))
+	}
+}
+
+// tail returns the last bytes of a long text.
+func tail(s string) string {
+	const enough = 3 << 10
+	if len(s) > enough {
+		return "…" + s[len(s)-enough:]
+	}
+	return s
+}
+
+// Write puts a document, which says anything but `listen`, in the place of the process's configuration, in one step.
+func (p *Process) Write(t testing.TB, document string, args ...any) {
+	t.Helper()
+	if len(args) > 0 {
+		document = fmt.Sprintf(document, args...)
+	}
+	document = fmt.Sprintf("listen: {outbound: %q, inbound: %q, admin: %q, health: %q, metrics: %q}\n%s\n",
+		p.Outbound, p.Inbound, p.Admin, p.Health, p.Metrics, document)
+	if err := os.WriteFile(p.File+".new", []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.File+".new", p.File); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Signal sends the process a signal.
+func (p *Process) Signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Exited returns a channel that is closed when the process is over.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Wait waits for the process to end by itself and returns its exit code, -1 for a signal.
+func (p *Process) Wait(t testing.TB, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		t.Fatalf("the sidecar did not end within %v", within)
+		return 0
+	}
+}
+
+// Said returns what the process wrote to standard error so far.
+func (p *Process) Said() string { return p.stderr.String() }
 
 func isReady(health string) bool {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -99,32 +209,48 @@ func isReady(health string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
+func dials(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
+}
+
 // FreePort returns a loopback TCP port that was free a moment ago.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, _ := net.SplitHostPort(freeAddress(t, "127.0.0.1"))
+	return port
+}
+
+// FreeAddress returns a loopback address whose port was free a moment ago. It is not on 127.0.0.1, where the system may
+// give the port to somebody's outgoing connection meanwhile.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	pid := os.Getpid()
+	return freeAddress(t, fmt.Sprintf("127.%d.%d.%d", 1+pid>>14&0x7f, pid>>7&0x7f, 1+pid&0x7f))
+}
+
+func freeAddress(t testing.TB, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return l.Addr().String()
 }
 
 // root is the folder of the module, found upwards from where the test runs.
-func root(t testing.TB) string {
-	t.Helper()
+func root() (string, error) {
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cmd/sidecar/main.go")); err == nil {
+			return dir, nil
 		}
 	}
-	t.Fatal("no go.mod above the test")
-	return ""
+	return "", fmt.Errorf("no cmd/sidecar above the test: %w", os.ErrNotExist)
 }
 
 // lockedBuffer keeps what a process says.
