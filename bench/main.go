@@ -34,8 +34,8 @@ type bench struct {
 	rounds  int
 	seconds time.Duration // of one measurement
 	peers   []*peer       // those that are here
-	origin  string        // address of the origin
-	cpu     *table        // of the cpu row, once it has run
+	origin  *process
+	cpu     *table // of the cpu row, once it has run
 }
 
 // row is one kind of measurement.
@@ -130,12 +130,10 @@ func run(ctx context.Context) error {
 	defer cancel()
 
 	rep := newReport(ctx, b, *peerList)
-	origin, err := b.startOrigin(ctx, freeAddress())
-	if err != nil {
+	if b.origin, err = b.startOrigin(ctx, freeAddress()); err != nil {
 		return err
 	}
-	defer origin.stop()
-	b.origin = origin.address
+	defer b.origin.stop()
 
 	var failed error
 	for _, r := range rows() {

@@ -113,7 +113,7 @@ func (p *peer) present(ctx context.Context, b *bench) error {
 func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
 	m.Dir, m.Listen = b.dir, freeAddress()
 	if m.Origin == "" {
-		m.Origin = b.origin
+		m.Origin = b.origin.address
 	}
 	m.HTTP = m.Listen
 	if m.TCP {

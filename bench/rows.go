@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/bench/load"
@@ -31,7 +32,7 @@ const (
 
 // each starts every peer in turn, round by round, each round beginning with another, and has it measured. A peer that
 // fails gets a note, not a number.
-func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *process, name string) error) error {
+func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *process, who *peer) error) error {
 	for round := range b.rounds {
 		for i := range b.peers {
 			if ctx.Err() != nil {
@@ -40,7 +41,7 @@ func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *proc
 			p := b.peers[(i+round)%len(b.peers)]
 			proc, err := b.start(ctx, p, m)
 			if err == nil {
-				err = measure(proc, p.name)
+				err = measure(proc, p)
 				proc.stop()
 			}
 			if err != nil {
@@ -68,12 +69,12 @@ func (b *bench) saturate(ctx context.Context, p *process, host, path string) (cp
 }
 
 func (b *bench) cpuRow(ctx context.Context) (*table, error) {
-	t := newTable("cpu", "HTTP/1.1 keep-alive, 64 connections, at saturation", column{colCPU, low}, column{colRate, high}, column{"core busy, %", neither})
+	t := newTable("cpu", "HTTP/1.1 keep-alive, 64 connections, at saturation (of the load core where the proxy's is not busy)", column{colCPU, low}, column{colRate, high}, column{"core busy, %", neither})
 	b.cpu = t
-	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{}, func(p *process, who *peer) error {
 		cpu, rate, busy, err := b.saturate(ctx, p, "bench", "/")
 		if err == nil {
-			t.add(name, cpu, rate, busy)
+			t.add(who.name, cpu, rate, busy)
 		}
 		return err
 	})
@@ -100,15 +101,20 @@ func (b *bench) latencyRow(ctx context.Context) (*table, error) {
 			t.note("%s: %v", p.name, err)
 		}
 	}
+	limit, err := b.loadLimit()
+	if err != nil {
+		return t, err
+	}
+	t.note("the load core carries at most %.0f/s; nobody is asked for more", limit)
 	// The slower of the sidecar and nginx sets the common rate.
-	same := 0.0
+	same := limit
 	for _, name := range []string{"sidecar", "nginx"} {
-		if s := share * saturation[name]; s > 0 && (same == 0 || s < same) {
-			same = s
+		if s := share * saturation[name]; s > 0 {
+			same = min(same, s)
 		}
 	}
 	t.note("the same rate is %.0f/s; peers that it would load above 80 %% are left out", same)
-	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{}, func(p *process, who *peer) error {
 		open := func(rate float64) (p50, p99 float64, err error) {
 			l, err := load.Open(p.address, plain, rate, connections, warmup, b.seconds)
 			if err == nil && l.Errors > 0 {
@@ -116,34 +122,59 @@ func (b *bench) latencyRow(ctx context.Context) (*table, error) {
 			}
 			return micros(l.P50), micros(l.P99), err
 		}
-		if saturation[name] == 0 {
+		if saturation[who.name] == 0 {
 			return nil
 		}
-		rate := share * saturation[name]
+		rate := min(limit, share*saturation[who.name])
 		p50, p99, err := open(rate)
 		if err != nil {
 			return err
 		}
-		t.add(name, rate, p50, p99)
-		if same == 0 || same > 0.8*saturation[name] {
+		t.add(who.name, rate, p50, p99)
+		if same > 0.8*saturation[who.name] {
 			return nil
 		}
 		if p50, p99, err = open(same); err == nil {
-			t.addFrom(name, 3, p50, p99)
+			t.addFrom(who.name, 3, p50, p99)
 		}
 		return err
 	})
+}
+
+// loadLimit is the rate that generator and origin can serve with 60 % of their core; above it they would be measured.
+func (b *bench) loadLimit() (float64, error) {
+	const rate, duration = 5000, time.Second
+	before, err := b.loadCPU()
+	if err != nil {
+		return 0, err
+	}
+	l, err := load.Open(b.origin.address, plain, rate, connections, 0, duration)
+	if err != nil {
+		return 0, err
+	}
+	after, err := b.loadCPU()
+	if err != nil || l.Count == 0 || after == before {
+		return 0, fmt.Errorf("cannot measure the load core: %+v, %w", l, err)
+	}
+	return share * float64(l.Count) / (after - before).Seconds(), nil
+}
+
+// loadCPU is the CPU time of this process and the origin.
+func (b *bench) loadCPU() (time.Duration, error) {
+	var used syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+	return time.Duration(used.Utime.Nano()+used.Stime.Nano()) + b.origin.cpu(), err
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func (b *bench) oneRow(ctx context.Context) (*table, error) {
 	t := newTable("one", "one connection, one request after the other", column{"p50, µs", neither}, column{"added p50, µs", low}, column{"p99, µs", low})
-	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{}, func(p *process, who *peer) error {
 		if _, err := load.One(p.address, plain, warmup/2); err != nil {
 			return err
 		}
-		direct, err := load.One(b.origin, plain, b.seconds/5)
+		direct, err := load.One(b.origin.address, plain, b.seconds/5)
 		if err != nil {
 			return err
 		}
@@ -152,25 +183,25 @@ func (b *bench) oneRow(ctx context.Context) (*table, error) {
 			return err
 		}
 		t.add("direct", micros(direct.P50), 0, micros(direct.P99))
-		t.add(name, micros(through.P50), micros(through.P50-direct.P50), micros(through.P99))
+		t.add(who.name, micros(through.P50), micros(through.P50-direct.P50), micros(through.P99))
 		return nil
 	})
 }
 
 func (b *bench) rssRow(ctx context.Context) (*table, error) {
 	t := newTable("rss", "resident memory of a fresh, idle proxy, all its processes", column{"RSS, MB", low})
-	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{}, func(p *process, who *peer) error {
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}
-		t.add(name, p.rss()/1e6)
+		t.add(who.name, p.rss()/1e6)
 		return nil
 	})
 }
 
 func (b *bench) connsRow(ctx context.Context) (*table, error) {
 	t := newTable("conns", fmt.Sprintf("memory of %d idle keep-alive connections, each used once, fresh process", idleConns), column{"kB a connection", low})
-	return t, b.each(ctx, t, mode{}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{}, func(p *process, who *peer) error {
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}
@@ -183,7 +214,7 @@ func (b *bench) connsRow(ctx context.Context) (*table, error) {
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}
-		t.add(name, (p.rss()-before)/idleConns/1e3)
+		t.add(who.name, (p.rss()-before)/idleConns/1e3)
 		return nil
 	})
 }
@@ -197,7 +228,7 @@ func closeAll(conns []net.Conn) {
 func (b *bench) logRow(ctx context.Context) (*table, error) {
 	t := newTable("log", "as cpu, with a JSON access log to a file", column{colCPU, low}, column{colRate, high}, column{"added by the log, µs", low})
 	file := filepath.Join(b.dir, "access.log")
-	return t, b.each(ctx, t, mode{Log: file}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{Log: file}, func(p *process, who *peer) error {
 		cpu, rate, _, err := b.saturate(ctx, p, "bench", "/")
 		if err != nil {
 			return err
@@ -208,10 +239,17 @@ func (b *bench) logRow(ctx context.Context) (*table, error) {
 		if err := isJSONLog(file); err != nil {
 			return err
 		}
-		t.add(name, cpu, rate)
-		if plain, ok := b.cpu.median(name, colCPU); ok {
-			t.addFrom(name, 2, cpu-plain)
+		p.stop()
+		without, err := b.start(ctx, who, mode{})
+		if err != nil {
+			return err
 		}
+		defer without.stop()
+		plainCPU, _, _, err := b.saturate(ctx, without, "bench", "/")
+		if err != nil {
+			return err
+		}
+		t.add(who.name, cpu, rate, cpu-plainCPU)
 		return os.Remove(file)
 	})
 }
@@ -241,7 +279,7 @@ func (b *bench) tcpRow(ctx context.Context) (*table, error) {
 		return nil, err
 	}
 	defer func() { _ = source.Close() }()
-	return t, b.each(ctx, t, mode{TCP: true, Origin: source.Addr().String()}, func(p *process, name string) error {
+	return t, b.each(ctx, t, mode{TCP: true, Origin: source.Addr().String()}, func(p *process, who *peer) error {
 		if _, err := load.Sink(p.address, 4, warmup/2); err != nil {
 			return err
 		}
@@ -256,7 +294,7 @@ func (b *bench) tcpRow(ctx context.Context) (*table, error) {
 			return fmt.Errorf("%d octets in %v of CPU", octets, used)
 		}
 		gb := float64(octets) / 1e9
-		t.add(name, gb/used.Seconds(), gb/wall.Seconds(), 100*float64(used)/float64(wall))
+		t.add(who.name, gb/used.Seconds(), gb/wall.Seconds(), 100*float64(used)/float64(wall))
 		return nil
 	})
 }
