@@ -25,16 +25,36 @@ var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 type Activity struct {
 	last  atomic.Int64 // Unix nanoseconds
 	bound atomic.Int64 // nanoseconds
+
+	// Report, where it is set, is called about every Every while bytes are copied or waited for, by one goroutine at a time.
+	Report   func()
+	Every    time.Duration
+	reported atomic.Int64 // Unix nanoseconds
 }
 
 // Start begins a stream that may be idle for as long as bound.
 func (a *Activity) Start(now time.Time, bound time.Duration) {
 	a.last.Store(now.UnixNano())
 	a.bound.Store(int64(bound))
+	a.reported.Store(now.UnixNano())
 }
 
 // Touch says that a byte moved at now.
-func (a *Activity) Touch(now time.Time) { a.last.Store(now.UnixNano()) }
+func (a *Activity) Touch(now time.Time) {
+	a.last.Store(now.UnixNano())
+	a.tick(now)
+}
+
+// tick reports where that is due.
+func (a *Activity) tick(now time.Time) {
+	if a.Report == nil {
+		return
+	}
+	was := a.reported.Load()
+	if now.UnixNano()-was >= int64(a.Every) && a.reported.CompareAndSwap(was, now.UnixNano()) {
+		a.Report()
+	}
+}
 
 // Bound is how long the stream may be idle.
 func (a *Activity) Bound() time.Duration { return time.Duration(a.bound.Load()) }
@@ -51,20 +71,36 @@ func (a *Activity) over() time.Time { return time.Unix(0, a.last.Load()+a.bound.
 func Copy(dst, src *Conn, limit int64, act *Activity) (int64, error) {
 	var moved int64
 	for moved < limit {
-		n, err := copyOnce(dst, src, limit-moved, act)
-		moved += int64(n)
+		n, err := copySome(dst, src, limit-moved, act)
+		moved += n
 		if err != nil {
 			return moved, err
 		}
-		if n == copyBuffer && limit-moved >= spliceFrom {
-			n, err := spliceSome(dst, src, limit-moved, act)
-			moved += n
-			if err != nil {
-				return moved, err
-			}
-		}
 	}
 	return moved, nil
+}
+
+// copySome is one step of a copy.
+func copySome(dst, src *Conn, limit int64, act *Activity) (int64, error) {
+	n, err := copyOnce(dst, src, limit, act)
+	moved := int64(n)
+	if err == nil && n == copyBuffer && limit-moved >= spliceFrom {
+		var more int64
+		more, err = spliceSome(dst, src, limit-moved, act)
+		moved += more
+	}
+	return moved, err
+}
+
+// copyAll copies until src ends, and counts while it does.
+func copyAll(dst, src *Conn, act *Activity, moved *atomic.Int64) (int64, error) {
+	for {
+		n, err := copySome(dst, src, 1<<62, act)
+		moved.Add(n)
+		if err != nil {
+			return moved.Load(), err
+		}
+	}
 }
 
 // WriteError is an error of the writing side of a copy.
@@ -102,6 +138,7 @@ func readIdle(src *Conn, act *Activity) ([]byte, int, error) {
 		if !now.Before(over) {
 			return nil, 0, ErrTimeout
 		}
+		act.tick(now)
 		if next := now.Add(reassess); next.Before(over) {
 			over = next
 		}
@@ -168,15 +205,16 @@ type Ended struct {
 // and connection tracking forget such a stream.
 const halfClosedIdle = 50 * time.Second
 
+// Flow counts the bytes of a relay while it runs.
+type Flow struct{ AToB, BToA atomic.Int64 }
+
 // Relay moves bytes both ways between a and b until both have ended, one has failed, or no byte has moved for as long as
-// idle. An end of one side is passed on to the other as a FIN, a failure as a reset. Both are closed on return.
-func Relay(a, b *Conn, idle time.Duration) Ended {
+// act's bound. An end of one side is passed on to the other as a FIN, a failure as a reset. Both are closed on return.
+func Relay(a, b *Conn, act *Activity, flow *Flow) Ended {
 	var e Ended
-	var act Activity
-	act.Start(time.Now(), idle)
 	var once sync.Once
-	oneWay := func(dst, src *Conn) int64 {
-		n, err := Copy(dst, src, 1<<62, &act)
+	oneWay := func(dst, src *Conn, moved *atomic.Int64) int64 {
+		n, err := copyAll(dst, src, act, moved)
 		if errors.Is(err, io.EOF) {
 			act.Lower(halfClosedIdle)
 			_ = dst.CloseWrite() // the other direction finds out if it cannot be told
@@ -190,9 +228,9 @@ func Relay(a, b *Conn, idle time.Duration) Ended {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		e.BToA = oneWay(a, b)
+		e.BToA = oneWay(a, b, &flow.BToA)
 	}()
-	e.AToB = oneWay(b, a)
+	e.AToB = oneWay(b, a, &flow.AToB)
 	<-done
 	if e.Err != nil && !errors.Is(e.Err, ErrTimeout) {
 		a.Reset()

@@ -228,12 +228,15 @@ func now() *clock {
 
 // record hands the exchange to telemetry.
 func (x *Exchange) record() {
-	o := &x.out
-	o.Direction, o.Start = x.p.Direction, x.Start
 	if !x.left {
 		x.Clock = time.Now()
 	}
-	o.Total = x.Clock.Sub(x.Start)
+	x.recordAt(x.Clock)
+}
+
+func (x *Exchange) recordAt(now time.Time) {
+	o := &x.out
+	o.Direction, o.Start, o.Total = x.p.Direction, x.Start, now.Sub(x.Start)
 	if o.Protocol == "" {
 		o.Protocol = x.Req.Version.String()
 	}

@@ -148,7 +148,7 @@ func (x *Exchange) tunnel() {
 		up.Reset()
 		down.Reset()
 	} else {
-		e := netio.Relay(down, up, x.rt.IdleTimeout)
+		e := x.converse(down, up)
 		x.out.BytesIn, x.out.BytesOut = e.AToB, e.BToA
 		switch {
 		case e.Err == nil:
@@ -162,4 +162,20 @@ func (x *Exchange) tunnel() {
 	x.out.BytesOut += int64(len(fromUp))
 	x.down.Guard(nil)
 	x.close(false)
+}
+
+// reportEvery is how often an exchange that goes on for long says in the log how it stands.
+const reportEvery = time.Minute
+
+// converse relays, and has a line in the log every now and then: a tunnel may live for days.
+func (x *Exchange) converse(down, up *netio.Conn) netio.Ended {
+	var flow netio.Flow
+	act := netio.Activity{Every: reportEvery, Report: func() {
+		x.out.BytesIn, x.out.BytesOut = flow.AToB.Load(), flow.BToA.Load()
+		x.out.Ongoing = true
+		x.recordAt(time.Now())
+		x.out.Ongoing = false
+	}}
+	act.Start(time.Now(), x.rt.IdleTimeout)
+	return netio.Relay(down, up, &act, &flow)
 }
