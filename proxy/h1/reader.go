@@ -266,12 +266,8 @@ func (b *body) takeTrailer(p []byte) error {
 		p = p[:room]
 	}
 	b.trailer = append(b.trailer, p...)
-	if len(b.trailer) < 2 {
-		b.rd.r += len(p)
-		return nil
-	}
 	end := 0
-	if b.trailer[0] == '\r' && b.trailer[1] == '\n' {
+	if len(b.trailer) >= 2 && b.trailer[0] == '\r' && b.trailer[1] == '\n' {
 		end = 2
 	} else if n, err := headEnd(b.trailer, old, maxTrailers+2); err != nil {
 		if errors.Is(err, errHeadLong) {
