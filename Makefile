@@ -24,7 +24,7 @@ unit: ## unit tests of all packages, shuffled, under the race detector
 	$(GO) test -shuffle=on -race -timeout=8m $$($(UNIT))
 
 e2e: ## the real binary: HTTP/1 conformance, footprint
-	$(GO) test -shuffle=on -count=1 -timeout=10m -v ./e2e/...
+	$(GO) test -p=1 -shuffle=on -count=1 -timeout=10m -v ./e2e/...
 
 race: setup ## unit tests three times on 1, 2 and 4 threads under the race detector
 	$(GO) test -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))
