@@ -41,13 +41,10 @@ func (c *conn) Interim(r *pipeline.Response) error {
 }
 
 // Head implements pipeline.Stream.
-func (c *conn) Head(r *pipeline.Response, end bool) error {
+func (c *conn) Head(r *pipeline.Response, unread bool) error {
 	c.begun = true
 	c.framing = c.frame(r)
-	unread := !c.reqBody.Whole()
-	if end || c.framing == outToClose || unread && (r.Local || r.Status >= 400 || c.x.Req.Expect && !c.said100) {
-		c.close = true
-	}
+	c.close = c.close || c.framing == outToClose || c.srv.draining.Load() || unread && c.giveUpBody(r) || c.refusesSwitch(r)
 	c.out.ready()
 	b := appendStatus(c.out.buf, r.Status, r.Reason)
 	b = appendFramed(b, r.Fields, c.framing, r.Length)
@@ -62,6 +59,18 @@ func (c *conn) Head(r *pipeline.Response, end bool) error {
 	}
 	c.out.buf = append(b, "\r\n"...)
 	return c.out.err
+}
+
+// giveUpBody reports whether a request body that is still to come is not worth waiting for: the answer refuses it, or the
+// client may never send it.
+func (c *conn) giveUpBody(r *pipeline.Response) bool {
+	return r.Local || r.Status >= 400 || c.x.Req.Expect && !c.said100
+}
+
+// refusesSwitch reports whether the client asked for another protocol in vain. What it sent in that already must not be
+// taken for requests.
+func (c *conn) refusesSwitch(r *pipeline.Response) bool {
+	return c.x.Req.Upgrade != "" && r.Status != 101 || c.x.Req.Method == "CONNECT" && r.Status >= 300
 }
 
 // frame chooses how the response marks its end.

@@ -67,12 +67,13 @@ func (a *Activity) over() time.Time { return time.Unix(0, a.last.Load()+a.bound.
 
 // Copy moves up to limit bytes from src to dst: through a buffer while little comes, by the kernel (splice) while much
 // does and both ends are plain sockets. It returns io.EOF when src ended before the limit and ErrTimeout when no byte
-// moved in either direction of the stream for as long as act's bound. The error of a write is a *WriteError.
-func Copy(dst, src *Conn, limit int64, act *Activity) (int64, error) {
+// moved in either direction of the stream for as long as act's bound. count grows while it goes on. The error of a write is a *WriteError.
+func Copy(dst, src *Conn, limit int64, act *Activity, count *atomic.Int64) (int64, error) {
 	var moved int64
 	for moved < limit {
 		n, err := copySome(dst, src, limit-moved, act)
 		moved += n
+		count.Add(n)
 		if err != nil {
 			return moved, err
 		}
@@ -90,17 +91,6 @@ func copySome(dst, src *Conn, limit int64, act *Activity) (int64, error) {
 		moved += more
 	}
 	return moved, err
-}
-
-// copyAll copies until src ends, and counts while it does.
-func copyAll(dst, src *Conn, act *Activity, moved *atomic.Int64) (int64, error) {
-	for {
-		n, err := copySome(dst, src, 1<<62, act)
-		moved.Add(n)
-		if err != nil {
-			return moved.Load(), err
-		}
-	}
 }
 
 // WriteError is an error of the writing side of a copy.
@@ -214,7 +204,7 @@ func Relay(a, b *Conn, act *Activity, flow *Flow) Ended {
 	var e Ended
 	var once sync.Once
 	oneWay := func(dst, src *Conn, moved *atomic.Int64) int64 {
-		n, err := copyAll(dst, src, act, moved)
+		n, err := Copy(dst, src, 1<<62, act, moved)
 		if errors.Is(err, io.EOF) {
 			act.Lower(halfClosedIdle)
 			_ = dst.CloseWrite() // the other direction finds out if it cannot be told

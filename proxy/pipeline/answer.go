@@ -86,15 +86,16 @@ func (x *Exchange) answer(reason resilience.Reason, status int, detail string) {
 }
 
 // sendLocal sends x.resp with a body of our own.
-func (x *Exchange) sendLocal(body []byte) {
+func (x *Exchange) sendLocal(text []byte) {
 	r := &x.resp
-	r.Length = int64(len(body))
+	r.Length = int64(len(text))
 	r.NoBody = x.Req.Method == "HEAD" || r.Status == 204 || r.Status == 304
 	x.out.FirstByte = time.Since(x.Start)
-	err := x.down.Head(r, false)
+	body := x.down.Body()
+	err := x.down.Head(r, body != nil && !body.Whole())
 	if err == nil && !r.NoBody {
-		x.out.BytesOut = int64(len(body))
-		err = x.down.Write(body)
+		x.out.BytesOut = int64(len(text))
+		err = x.down.Write(text)
 	}
 	if err == nil {
 		err = x.down.End(nil)
@@ -252,7 +253,7 @@ func (x *Exchange) recordAt(now time.Time) {
 	o.Caller, o.Method, o.Host, o.Path = x.peer.Full, x.Req.Method, x.Req.Authority, x.Req.Target
 	o.RequestID = x.requestID
 	if !o.Upgraded {
-		o.BytesIn = x.upload.bytes
+		o.BytesIn = x.upload.bytes.Load()
 	}
 	x.p.Recorder.Record(o)
 }

@@ -117,7 +117,8 @@ func openFailed(err error) resilience.Kind {
 
 // outcome describes the attempt as it stands.
 func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
-	o := resilience.Outcome{Kind: kind, Replayable: !x.upload.lost, Untried: x.to.Set.Untried(x.tried)}
+	// A body that is still being sent is not at hand: an answer that comes meanwhile stands.
+	o := resilience.Outcome{Kind: kind, Replayable: !x.upload.poll() && !x.upload.lost, Untried: x.to.Set.Untried(x.tried)}
 	if x.up != nil {
 		o.Sent = x.up.Sent()
 		o.Reused = x.up.Reused() && !x.up.Received()
@@ -142,7 +143,7 @@ func (x *Exchange) send(until time.Time) {
 	}
 	x.upload.keep = x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())
 	if x.upload.ended || x.down.Body().Whole() {
-		x.pump()
+		x.pump(false)
 		return
 	}
 	x.upload.start(x)
@@ -164,6 +165,8 @@ func (x *Exchange) setDeadline(until time.Time) {
 // await reads heads until the final one and passes interim ones on.
 func (x *Exchange) await(until time.Time) resilience.Outcome {
 	expecting := x.Req.Expect
+	var sent int64
+	patience := max(minPatience, until.Sub(x.began))
 	for {
 		wait := until
 		if expecting {
@@ -172,6 +175,10 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 			}
 		}
 		err := x.up.ReadHead(&x.resp, wait)
+		if errors.Is(err, netio.ErrTimeout) && !wait.Before(until) && x.stillSending(&sent, patience) {
+			until = time.Now().Add(patience)
+			continue
+		}
 		if errors.Is(err, netio.ErrTimeout) && wait.Before(until) {
 			expecting = false
 			if x.down.Interim(&Response{Status: 100, NoBody: true}) != nil {
@@ -201,6 +208,24 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 			return x.outcome(resilience.Gone)
 		}
 	}
+}
+
+const (
+	// minRate is how fast a request body must come, in bytes per second, for time limits to wait for it.
+	minRate     = 100
+	minPatience = time.Second
+)
+
+// stillSending reports whether the request body is still on its way and comes on at a pace worth waiting for. Time limits
+// are about the endpoint; a large upload is not its fault. sent is how much had been sent when it was asked before, patience ago.
+func (x *Exchange) stillSending(sent *int64, patience time.Duration) bool {
+	if !x.upload.poll() {
+		return false
+	}
+	n := x.upload.bytes.Load()
+	enough := n-*sent >= int64(minRate*patience.Seconds())
+	*sent = n
+	return enough
 }
 
 // awaitFailed says what it means that no head came.
@@ -261,7 +286,7 @@ func (x *Exchange) judge(next resilience.Action) {
 		x.p.Recorder.UpstreamConn(x.to.Service.Name).Decided(next.Why)
 		if next.Why == resilience.WhyBody {
 			x.p.Recorder.UpstreamConn(x.to.Service.Name).BodyTooLarge()
-			x.out.Detail += "; not retried: the request body is larger than limits.replay_bytes"
+			x.out.Detail += "; not retried: the request body is not at hand (limits.replay_bytes)"
 		}
 	}
 	if next.Why == resilience.WhyStale || x.ended.Kind == resilience.NoEndpoint {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -31,7 +32,7 @@ func (x *Exchange) relay() {
 // relayBody sends head, body and trailers, and reports whether all arrived.
 func (x *Exchange) relayBody() bool {
 	down, body := x.down, x.up.Body()
-	if err := down.Head(&x.resp, false); err != nil {
+	if err := down.Head(&x.resp, x.upload.poll()); err != nil {
 		return x.lostCaller(err)
 	}
 	for {
@@ -77,7 +78,8 @@ func (x *Exchange) relayRaw(body Body) (bool, error) {
 	}
 	var act netio.Activity
 	act.Start(time.Now(), x.rt.IdleTimeout)
-	moved, err := netio.Copy(dst, src, n, &act)
+	var count atomic.Int64
+	moved, err := netio.Copy(dst, src, n, &act, &count)
 	body.Advance(moved)
 	x.out.BytesOut += moved
 	return true, err

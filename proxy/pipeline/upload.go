@@ -3,25 +3,26 @@ package pipeline
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 )
 
-// upload is the request body on its way. While a goroutine sends it (running), everything here belongs to that; stop
-// takes it back.
+// upload is the request body on its way. While a goroutine sends it (running), what stands below the gap belongs to that;
+// poll, stop and wait take it back.
 type upload struct {
 	done    chan struct{} // holds a token when the goroutine is over
 	running bool
+	bytes   atomic.Int64 // read so far
 
 	keep    bool    // bytes are kept in case the plan needs them again
 	kept    []byte  // all that was read so far, unless lost
 	lost    bool    // some bytes were not kept
 	ended   bool    // the body was read to its end
 	trailer []Field // behind it
-	bytes   int64
-	downErr error // the client's fault: it left, stalled or sent nonsense
-	upErr   error // the endpoint took no more
+	downErr error   // the client's fault: it left, stalled or sent nonsense
+	upErr   error   // the endpoint took no more
 }
 
 // reset makes ready for another body. The memory for what is kept stays, unless it is much.
@@ -30,29 +31,38 @@ func (u *upload) reset() {
 	if cap(kept) > 64<<10 {
 		kept = nil
 	}
-	*u = upload{done: u.done, kept: kept}
+	u.keep, u.kept, u.lost, u.ended, u.trailer = false, kept, false, false, nil
+	u.downErr, u.upErr = nil, nil
+	u.bytes.Store(0)
 }
 
 // start sends the body from a goroutine of its own, so that the response may come meanwhile.
 func (u *upload) start(x *Exchange) {
 	u.running = true
 	go func() {
-		x.pump()
+		x.pump(true)
 		u.done <- struct{}{}
 	}()
 }
 
+// poll reports whether the goroutine still runs.
+func (u *upload) poll() bool {
+	if u.running {
+		select {
+		case <-u.done:
+			u.running = false
+		default:
+		}
+	}
+	return u.running
+}
+
 // stop ends the goroutine, if there is one, and waits for it.
 func (u *upload) stop(x *Exchange) {
-	if !u.running {
+	if !u.poll() {
 		return
 	}
 	u.running = false
-	select {
-	case <-u.done:
-		return
-	default:
-	}
 	x.down.InterruptBody()
 	x.up.Interrupt() // it may be stuck in sending; this connection is of no use any more
 	<-u.done
@@ -67,8 +77,8 @@ func (u *upload) wait() {
 	}
 }
 
-// pump sends what was kept of the body, then the rest as it comes.
-func (x *Exchange) pump() {
+// pump sends what was kept of the body, then the rest as it comes. aside says that it runs beside the wait for a response.
+func (x *Exchange) pump(aside bool) {
 	u := &x.upload
 	u.upErr = nil
 	if len(u.kept) > 0 {
@@ -105,7 +115,7 @@ func (x *Exchange) pump() {
 			x.up.Interrupt()
 			return
 		}
-		u.bytes += int64(len(p))
+		u.bytes.Add(int64(len(p)))
 		switch {
 		case u.lost:
 		case u.keep && len(u.kept)+len(p) <= limit:
@@ -117,7 +127,7 @@ func (x *Exchange) pump() {
 			return
 		}
 	}
-	u.upErr = x.up.SendEnd(u.trailer, !u.running)
+	u.upErr = x.up.SendEnd(u.trailer, !aside)
 }
 
 // rawFrom is how much of a body must be left for a copy between sockets.
@@ -136,9 +146,8 @@ func (x *Exchange) pumpRaw(body Body) bool {
 	x.upload.lost = true
 	var act netio.Activity
 	act.Start(time.Now(), x.rt.IdleTimeout)
-	moved, err := netio.Copy(dst, src, n, &act)
+	moved, err := netio.Copy(dst, src, n, &act, &x.upload.bytes)
 	body.Advance(moved)
-	x.upload.bytes += moved
 	var we *netio.WriteError
 	switch {
 	case err == nil:
