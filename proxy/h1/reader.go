@@ -190,6 +190,7 @@ type body struct {
 	trailers []pipeline.Field
 	lim      headLimits
 	done     bool
+	err      error         // found ahead of the next call of Next
 	idle     time.Duration // longest wait for the next byte; 0: as Next is told
 }
 
@@ -215,8 +216,11 @@ func (b *body) start(rd *reader, kind bodyKind, length int64, lenient bool) {
 // Next implements pipeline.Body.
 func (b *body) Next(until time.Time) ([]byte, error) {
 	for {
-		if b.done {
+		switch {
+		case b.done:
 			return nil, io.EOF
+		case b.err != nil:
+			return nil, b.err
 		}
 		if rd := b.rd; rd.r < rd.w {
 			p, err := b.take(rd.cur[rd.r:rd.w])
@@ -294,8 +298,26 @@ func (b *body) takeTrailer(p []byte) error {
 	return nil
 }
 
-// Buffered implements pipeline.Body.
-func (b *body) Buffered() bool { return b.done || b.rd.r < b.rd.w }
+// Buffered implements pipeline.Body. Framing alone does not count: whoever waits for the data behind it must know.
+func (b *body) Buffered() bool {
+	if b.kind == bodyChunked {
+		b.settle()
+	}
+	return b.done || b.err != nil || b.rd.r < b.rd.w
+}
+
+// settle takes the framing that stands before the next data.
+func (b *body) settle() {
+	for rd := b.rd; !b.done && b.err == nil && rd.r < rd.w && b.chunks.state != chunkData; {
+		if b.chunks.state == chunkTrailer {
+			b.err = b.takeTrailer(rd.cur[rd.r:rd.w])
+			continue
+		}
+		var n int
+		_, n, b.err = b.chunks.next(rd.cur[rd.r : rd.r+1])
+		rd.r += n
+	}
+}
 
 // Whole implements pipeline.Body.
 func (b *body) Whole() bool {
