@@ -41,10 +41,7 @@ func Dial(t testing.TB, address string) *Conn {
 
 // Send writes a text. It fails when the peer is gone.
 func (c *Conn) Send(format string, args ...any) error {
-	if len(args) > 0 {
-		format = fmt.Sprintf(format, args...)
-	}
-	_, err := c.Write([]byte(format))
+	_, err := fmt.Fprintf(c, format, args...)
 	return err
 }
 
@@ -57,10 +54,7 @@ func (c *Conn) Reset() {
 // Ask sends a request of the client's side and returns its final response. It fails the test when there is none.
 func (c *Conn) Ask(t testing.TB, format string, args ...any) *Message {
 	t.Helper()
-	request := format
-	if len(args) > 0 {
-		request = fmt.Sprintf(format, args...)
-	}
+	request := fmt.Sprintf(format, args...)
 	if err := c.Send("%s", request); err != nil {
 		t.Fatalf("sending the request: %v", err)
 	}
@@ -206,7 +200,7 @@ func (c *Conn) Response(method string) (*Message, error) {
 	if err != nil {
 		return m, err
 	}
-	if s := m.Status(); method == "HEAD" || s < 200 || s == 204 || s == 304 {
+	if s := m.Status(); method == "HEAD" || s < 200 || s == 204 || s == 304 || method == "CONNECT" && s < 300 {
 		return m, nil
 	}
 	return m, c.body(m, true)

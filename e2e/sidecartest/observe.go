@@ -40,8 +40,18 @@ type Record struct {
 	TotalMS                                                                     float64 `json:"total_ms"`
 }
 
-// Records returns the access log so far.
-func (p *Process) Records(t testing.TB) []Record {
+// Records waits until the access log has at least n records, and returns it. The log is written with a delay.
+func (p *Process) Records(t testing.TB, n int) []Record {
+	t.Helper()
+	var list []Record
+	Eventually(t, 5*time.Second, "the access log is written", func() bool {
+		list = p.records(t)
+		return len(list) >= n
+	})
+	return list
+}
+
+func (p *Process) records(t testing.TB) []Record {
 	t.Helper()
 	var list []Record
 	for line := range strings.Lines(p.stdout.String()) {
@@ -62,7 +72,7 @@ func (p *Process) Record(t testing.TB, path string) Record {
 	t.Helper()
 	var found Record
 	Eventually(t, 5*time.Second, "an access log record of "+path, func() bool {
-		for _, r := range p.Records(t) {
+		for _, r := range p.records(t) {
 			if r.Path == path {
 				found = r
 				return true

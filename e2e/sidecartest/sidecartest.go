@@ -96,7 +96,7 @@ func Run(t testing.TB, document string, args ...any) *Process {
 func Start(t testing.TB, binary, document string, env ...string) *Process {
 	t.Helper()
 	p := Launch(t, binary, document, env...)
-	for deadline := time.After(10 * time.Second); !isReady(p.Health) && !dials(p.Outbound); {
+	for deadline := time.After(10 * time.Second); !isReady(p.Health); {
 		select {
 		case <-p.exited:
 			t.Fatalf("the sidecar ended before it was ready: %v", p.cmd.ProcessState)
