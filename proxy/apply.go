@@ -58,7 +58,7 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 			settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
 			for _, e := range s.Endpoints {
 				if e.Pool == nil {
-					e.Pool = upstream.New(e.Address, settings, p.watcher, poolObserver{p.o.Recorder.UpstreamConn(s.Name)})
+					e.Pool = p.newPool(s, e, settings, &next.Mesh.Config.Limits)
 				}
 				poolOf(e).Set(settings)
 			}
@@ -78,7 +78,12 @@ func directory(s *snapshot.Snapshot, dir telemetry.Direction) *snapshot.Director
 	return s.Outbound
 }
 
-func poolOf(e *snapshot.Endpoint) *upstream.Pool { return e.Pool.(*upstream.Pool) }
+func poolOf(e *snapshot.Endpoint) *upstream.Pool { return e.Pool.(*h1.Pool).Pool }
+
+func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, settings upstream.Settings, l *config.Limits) *h1.Pool {
+	conns := upstream.New(e.Address, settings, p.watcher, poolObserver{p.o.Recorder.UpstreamConn(s.Name)})
+	return h1.NewPool(conns, int(l.HeaderBytes), l.HeaderCount)
+}
 
 // settle brings everything else in line with a snapshot that is in force: outlier detection learns how many endpoints
 // there are, waiters of widened limits go on, and what is gone is let go.

@@ -84,7 +84,7 @@ func (l *listener) retarget(w want, c *config.Config) {
 		return
 	}
 	t := &target{want: w}
-	pl := l.p.pipeline(w.dir, w.service, &c.Limits)
+	pl := l.p.pipeline(w.dir, w.service)
 	if w.protocol != "tcp" {
 		t.http = &h1.Server{Pipeline: pl, Watcher: l.p.watcher}
 		t.http.SetLimits(limitsOf(c))

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/config"
-	"github.com/sidecar-mesh/sidecar/proxy/h1"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
@@ -111,10 +109,9 @@ func each(s *snapshot.Snapshot, f func(*snapshot.Endpoint)) {
 }
 
 // pipeline returns a pipeline for one direction, and with a name for one service alone.
-func (p *Proxy) pipeline(dir telemetry.Direction, service string, l *config.Limits) *pipeline.Pipeline {
+func (p *Proxy) pipeline(dir telemetry.Direction, service string) *pipeline.Pipeline {
 	return &pipeline.Pipeline{
 		Store: &p.store, Direction: dir, Recorder: p.o.Recorder, Observer: p, Service: service,
-		Transport: h1.Transport{HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount},
 	}
 }
 

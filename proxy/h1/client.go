@@ -8,13 +8,17 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
-	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
-// Transport sends requests to endpoints over HTTP/1.1.
-type Transport struct {
-	// HeaderBytes and HeaderCount bound one response head, apart from what bounds requests.
-	HeaderBytes, HeaderCount int
+// Pool sends requests to one endpoint over HTTP/1.1, one at a time on each connection.
+type Pool struct {
+	*upstream.Pool
+	lim headLimits
+}
+
+// NewPool returns a pool whose response heads are bounded by bytes in all and count fields.
+func NewPool(conns *upstream.Pool, bytes, count int) *Pool {
+	return &Pool{Pool: conns, lim: headLimits{bytes, count}}
 }
 
 const (
@@ -26,13 +30,13 @@ var (
 	errInterims = bad("too many interim responses")
 	errSwitched = bad("switched to a protocol that nobody asked for")
 	attempts    = sync.Pool{New: func() any { return new(attempt) }}
-	_           = pipeline.Transport(Transport{})
+	_           = pipeline.Pool((*Pool)(nil))
 	_           = pipeline.Upstream((*attempt)(nil))
 )
 
-// Open implements pipeline.Transport.
-func (t Transport) Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
-	c, err := ep.Pool.(*upstream.Pool).Get(fresh, connect, until)
+// Open implements pipeline.Pool.
+func (p *Pool) Open(fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
+	c, err := p.Get(fresh, connect, until)
 	switch {
 	case errors.Is(err, upstream.ErrTimeout):
 		return nil, pipeline.ConnectTimeout(err)
@@ -43,7 +47,7 @@ func (t Transport) Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration
 	}
 	a := attempts.Get().(*attempt)
 	a.conn = c
-	a.lim = headLimits{t.HeaderBytes, t.HeaderCount}
+	a.lim = p.lim
 	a.in.c, a.out.c, a.out.stall = c.Conn, c.Conn, writeStall
 	a.in.n, a.out.n = 0, 0
 	a.interims, a.final, a.complete, a.held = 0, false, false, false

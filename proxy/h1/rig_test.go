@@ -77,7 +77,6 @@ func newRig(t testing.TB, s setup) *rig {
 	l := cfg.Limits
 	r.pipe = &pipeline.Pipeline{
 		Store: r.store, Direction: s.direction, Recorder: r.rec, Observer: quiet{},
-		Transport: h1.Transport{HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount},
 	}
 	limits := h1.Limits{
 		HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount, HeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout,
@@ -105,7 +104,8 @@ func (r *rig) bind(snap *snapshot.Snapshot) {
 			}
 			for _, e := range s.Endpoints {
 				settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
-				e.Pool = upstream.New(e.Address, settings, r.watcher, nil)
+				l := &snap.Mesh.Config.Limits
+				e.Pool = h1.NewPool(upstream.New(e.Address, settings, r.watcher, nil), int(l.HeaderBytes), l.HeaderCount)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func (r *rig) close() {
 	for _, d := range []*snapshot.Directory{snap.Outbound, snap.Inbound} {
 		for _, s := range d.List {
 			for _, e := range s.Endpoints {
-				e.Pool.(*upstream.Pool).Close()
+				e.Pool.(*h1.Pool).Close()
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // Package pipeline is one exchange from its head to its record, the same for every protocol and direction: match, admit,
 // call (pick, attempt), relay, record. Engines offer the downstream half as a Stream and the upstream half as a
-// Transport; what to do is decided by the pure packages, and done here. It owns exchanges, which it pools, and no
+// Pool; what to do is decided by the pure packages, and done here. It owns exchanges, which it pools, and no
 // connection. Tests: scripts of fake streams and transports under testing/synctest, and allocation tests; its engines
 // test it over real codecs.
 package pipeline
@@ -32,7 +32,6 @@ type Pipeline struct {
 	Store     *snapshot.Store
 	Direction telemetry.Direction
 	Recorder  *telemetry.Recorder
-	Transport Transport
 	Observer  Observer
 	// Service is the one service that all requests are for, whatever their host says; empty: the host decides.
 	Service string

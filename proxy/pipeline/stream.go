@@ -5,7 +5,6 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/resilience"
-	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
 // LengthUnknown is the body length of a message whose end is marked in the stream or by its close.
@@ -102,14 +101,14 @@ type Stream interface {
 	Detach() (*netio.Conn, []byte)
 }
 
-// Transport opens attempts at endpoints; the engine of a protocol implements it.
-type Transport interface {
+// Pool opens attempts at one endpoint; the engine of its protocol implements it. It stands in snapshot.Endpoint.Pool.
+type Pool interface {
 	// Open takes or opens a connection until the given time; opening may take as long as connect. fresh asks for one that
 	// has served nothing yet.
-	Open(ep *snapshot.Endpoint, fresh bool, connect time.Duration, until time.Time) (Upstream, error)
+	Open(fresh bool, connect time.Duration, until time.Time) (Upstream, error)
 }
 
-// OpenError says why a Transport could not open an attempt, where it is not that the connect failed.
+// OpenError says why a Pool could not open an attempt, where it is not that the connect failed.
 type OpenError struct {
 	kind resilience.Kind
 	err  error
