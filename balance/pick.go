@@ -122,6 +122,9 @@ func (p *pick) from(g *group) int {
 	case PeakEWMA:
 		return p.fastest(g)
 	}
+	if len(p.hint.Tried) > 0 {
+		return p.random(g) // a retry takes no turn: of two endpoints, the next call would begin where this one failed
+	}
 	return p.roundRobin(g)
 }
 
