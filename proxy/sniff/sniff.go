@@ -21,7 +21,7 @@ func (p Protocol) String() string { return [...]string{"more", "http1", "http2",
 const (
 	preface   = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	maxMethod = 20      // longest method that is still taken for one
-	enough    = 8 << 10 // a request line longer than this is decided by its method alone
+	enough    = 8 << 10 // a first line longer than this is told by the form of its target
 )
 
 // Detect looks at the first bytes of a connection. Protocols that look like HTTP until their first line ends (redis,
@@ -64,23 +64,25 @@ func detectHTTP1(b []byte) Protocol {
 	case i < 3 || i > maxMethod || b[i] != ' ':
 		return Other
 	}
-	for j := i + 1; j < len(b); j++ {
-		switch c := b[j]; {
+	// A known method and an absolute path are proof enough: a request line may be long and come in pieces.
+	if i+1 < len(b) && b[i+1] == '/' && known(string(b[:i])) {
+		return HTTP1
+	}
+	// A first line that does not end is told by the form of its target.
+	line, most, long := b[i+1:], enough, HTTP1
+	if len(line) > 0 && line[0] != '/' && line[0] != '*' && line[0] != 'h' {
+		most, long = 512, Other
+	}
+	for j, c := range line[:min(len(line), most)] {
+		switch {
 		case c == '\n':
-			return version(b[i+1 : j])
+			return version(line[:j])
 		case c == 0, c < 0x20 && c != '\r' && c != '\t':
 			return Other
 		}
 	}
-	if len(b) >= enough {
-		return HTTP1
-	}
-	if k := i + 1; k < len(b) && b[k] != '/' && b[k] != '*' && b[k] != 'h' && len(b)-k > 512 {
-		return Other
-	}
-	// A known method and an absolute path are proof enough: a request line may be long and come in pieces.
-	if i+1 < len(b) && b[i+1] == '/' && known(string(b[:i])) {
-		return HTTP1
+	if len(line) >= most {
+		return long
 	}
 	return More
 }
