@@ -113,6 +113,7 @@ type api struct {
 	recorder *telemetry.Recorder
 	metrics  http.Handler
 	now      func() time.Time
+	started  time.Time
 }
 
 // handler answers one method of one path.
@@ -126,12 +127,15 @@ func (a *api) full() *table {
 			"/ready":       {get: a.ready},
 			"/live":        {get: a.live},
 			"/config":      {get: a.config},
+			"/services":    {get: a.services},
+			"/explain":     {get: a.explain},
 			"/connections": {get: a.connections},
 			"/metrics":     {get: a.metrics.ServeHTTP},
 			"/events":      {get: a.events},
 			"/drain":       {post: a.drain},
 			"/quit":        {post: a.quit},
 		},
+		below: map[string]methods{"/services/": {get: a.service}},
 	}
 }
 

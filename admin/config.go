@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
 )
 
 // inForce is the answer of /config.
@@ -12,23 +15,55 @@ type inForce struct {
 	Trigger  string    `json:"trigger"`
 	Sources  []string  `json:"sources"`
 	// LastFailed is the last attempt to reload, if it was refused.
-	LastFailed *Reload  `json:"last_failed_reload"`
-	Warnings   []string `json:"warnings"`
+	LastFailed *Reload           `json:"last_failed_reload"`
+	Warnings   []string          `json:"warnings"`
+	Origins    map[string]string `json:"origins"`
+	Config     json.RawMessage   `json:"config"`
 }
 
 func (a *api) config(w http.ResponseWriter, r *http.Request) {
 	s := a.process.Snapshot()
 	if s == nil {
-		refuse(w, r, problem{Status: http.StatusServiceUnavailable, Title: "nothing is in force yet", Reason: "starting"})
+		starting(w, r)
+		return
+	}
+	c := s.Mesh.Config
+	text, err := loadable(c)
+	if err != nil {
+		refuse(w, r, problem{Status: http.StatusInternalServerError, Title: "cannot be shown", Detail: err.Error()})
 		return
 	}
 	v := a.process.Reloads()
-	c := inForce{
+	shown := inForce{
 		Revision: s.Mesh.Revision, Loaded: v.Loaded.Time, Trigger: v.Loaded.Trigger, Sources: filled(v.Loaded.Sources),
-		LastFailed: v.Failed, Warnings: []string{},
+		LastFailed: v.Failed, Warnings: []string{}, Origins: origins(c), Config: text,
 	}
-	for i := range s.Mesh.Config.Warnings {
-		c.Warnings = append(c.Warnings, s.Mesh.Config.Warnings[i].Error())
+	for i := range c.Warnings {
+		shown.Warnings = append(shown.Warnings, c.Warnings[i].Error())
 	}
-	answer(w, http.StatusOK, c)
+	answer(w, http.StatusOK, shown)
+}
+
+// origins says where the larger parts of a configuration are written.
+func origins(c *config.Config) map[string]string {
+	m := map[string]string{}
+	for name, r := range c.Registries {
+		m["registries."+name] = r.From.String()
+	}
+	for name, s := range c.Services {
+		m["services."+name] = s.From.String()
+	}
+	for _, in := range c.Inbound {
+		m["inbound."+in.Service] = in.From.String()
+	}
+	return m
+}
+
+// starting says that nothing is in force yet.
+func starting(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, r, problem{
+		Status: http.StatusServiceUnavailable, Title: "nothing is in force yet", Reason: "starting",
+		Detail: "the first configuration is being put in force",
+	})
 }

@@ -48,7 +48,7 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	return &Server{
-		api:  api{process: o.Process, recorder: o.Recorder, metrics: o.Recorder.Handler(), now: o.Now},
+		api:  api{process: o.Process, recorder: o.Recorder, metrics: o.Recorder.Handler(), now: o.Now, started: o.Now()},
 		log:  o.Log,
 		open: map[role]*listener{},
 	}

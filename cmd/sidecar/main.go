@@ -1,11 +1,13 @@
 // Command sidecar is a per-pod proxy: a service-mesh data plane. It is the composition root: it wires the packages
-// together and is imported by none. Each subcommand has a file. Tests: the end-to-end tests of e2e run the real binary.
+// together and is imported by none. Each subcommand has a file. Tests: the end-to-end tests of e2e run the real binary;
+// what needs no process has tables here.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -38,9 +40,25 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
+
+		SuggestionsMinimumDistance: 2,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = ", did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usageOf(c, fmt.Errorf("unknown command %q%s", args[0], hint))
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageOf(c, err) })
-	root.AddCommand(runCommand())
+	root.SetFlagErrorFunc(usageOf)
+	root.AddCommand(
+		runCommand(), validateCommand(), explainCommand(), statusCommand(), drainCommand(), quitCommand(),
+		versionCommand(), schemaCommand(),
+	)
 	return root
 }
 
@@ -56,10 +74,9 @@ type usageError struct{ text string }
 // Error implements error.
 func (e *usageError) Error() string { return e.text }
 
-func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
+// usageOf is an error about how c was called.
 func usageOf(c *cobra.Command, err error) error {
-	return usage("%v\nsee: %s --help", err, c.CommandPath())
+	return &usageError{fmt.Sprintf("%v\nsee: %s --help", err, c.CommandPath())}
 }
 
 // exitStatus is 2 for wrong usage and 1 for every other failure.
@@ -69,4 +86,17 @@ func exitStatus(err error) int {
 		return 2
 	}
 	return 1
+}
+
+// takes allows exactly as many arguments as there are names.
+func takes(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > len(names):
+			return usageOf(c, fmt.Errorf("unexpected argument %q", args[len(names)]))
+		case len(args) < len(names):
+			return usageOf(c, fmt.Errorf("%s is missing", names[len(args)]))
+		}
+		return nil
+	}
 }

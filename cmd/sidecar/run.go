@@ -32,24 +32,16 @@ func runCommand() *cobra.Command {
 		Long: `Run the proxy until SIGTERM, SIGINT or POST /quit. It reads its files again when they change and on SIGHUP; a bad
 configuration is refused as a whole and the last good one stays in force.`,
 		Example: "  sidecar run -c sidecar.yaml\n  sidecar run -c /etc/sidecar/",
-		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return run(paths) },
+		Args:    takes(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := needsConfig(c, paths); err != nil {
+				return err
+			}
+			return run(paths)
+		},
 	}
 	configFlag(c, &paths)
 	return c
-}
-
-// configFlag adds -c.
-func configFlag(c *cobra.Command, paths *[]string) {
-	c.Flags().StringArrayVarP(paths, "config", "c", nil, "configuration `file` or folder (may be repeated)")
-}
-
-// needsConfig is what is missing when -c is.
-func needsConfig(paths []string) error {
-	if len(paths) == 0 {
-		return usage("-c FILE or -c DIR is needed")
-	}
-	return nil
 }
 
 // process is the running proxy: what the parts of run share.
@@ -66,9 +58,6 @@ type process struct {
 
 // run is the life of the process.
 func run(paths []string) error {
-	if err := needsConfig(paths); err != nil {
-		return err
-	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)

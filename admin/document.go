@@ -1,0 +1,264 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/explain"
+)
+
+// object is a part of a document; encoding/json sorts its keys.
+type object map[string]any
+
+// put adds what is not empty.
+func put[T comparable](o object, key string, v T) {
+	var zero T
+	if v != zero {
+		o[key] = v
+	}
+}
+
+// putList adds a list that is not empty.
+func putList[T any](o object, key string, list []T) {
+	if len(list) > 0 {
+		o[key] = list
+	}
+}
+
+// putPart adds a part that is not empty.
+func putPart(o object, key string, part object) {
+	if len(part) > 0 {
+		o[key] = part
+	}
+}
+
+// putOpt adds a field that is set.
+func putOpt[T, J any](o object, key string, v config.Opt[T], spell func(T) J) {
+	if v.Set {
+		o[key] = spell(v.Value)
+	}
+}
+
+func same[T any](v T) T { return v }
+
+// loadable is the document of a configuration as text. Variables have their values already: what looks like one is escaped.
+func loadable(c *config.Config) (json.RawMessage, error) {
+	text, err := json.Marshal(document(c))
+	return bytes.ReplaceAll(text, []byte("${"), []byte("$${")), err
+}
+
+// document writes a configuration in its own language, so that what is shown can be loaded again. Defaults of the process
+// are written out; of policies stands what was written.
+func document(c *config.Config) object {
+	o := object{
+		"listen": listenDocument(&c.Listen), "limits": limitsDocument(&c.Limits),
+		"discovery": object{"ready_wait": explain.Span(c.Discovery.ReadyWait)},
+		"telemetry": object{"access_log": object{"to": c.Telemetry.AccessLog.To, "format": c.Telemetry.AccessLog.Format}},
+	}
+	n := &c.Node
+	node := object{}
+	for _, f := range [][2]string{
+		{"service", n.Service},
+		{"id", n.ID},
+		{"group", n.Group},
+		{"version", n.Version},
+		{"zone", n.Zone},
+		{"region", n.Region},
+		{"tenant", n.Tenant},
+		{"environment", n.Environment},
+	} {
+		put(node, f[0], f[1])
+	}
+	if len(n.Labels) > 0 {
+		node["labels"] = n.Labels
+	}
+	putPart(o, "node", node)
+	registries, policies, services := object{}, object{}, object{}
+	for name, r := range c.Registries {
+		registries[name] = registryDocument(r)
+	}
+	for name, p := range c.Policies {
+		policies[name] = policyDocument(p)
+	}
+	for name, s := range c.Services {
+		services[name] = serviceDocument(s)
+	}
+	putPart(o, "registries", registries)
+	putPart(o, "policies", policies)
+	putPart(o, "services", services)
+	putPart(o, "defaults", policyDocument(&c.Defaults))
+	var inbound []object
+	for _, in := range c.Inbound {
+		inbound = append(inbound, inboundDocument(in))
+	}
+	putList(o, "inbound", inbound)
+	return o
+}
+
+func listenDocument(l *config.Listen) object {
+	o := object{}
+	for _, f := range [][2]string{
+		{"outbound", l.Outbound}, {"inbound", l.Inbound}, {"admin", l.Admin}, {"health", l.Health}, {"metrics", l.Metrics},
+	} {
+		if o[f[0]] = f[1]; f[1] == "" {
+			o[f[0]] = "none"
+		}
+	}
+	var trusted []string
+	for _, p := range l.TrustForwarded {
+		trusted = append(trusted, p.String())
+	}
+	putList(o, "trust_forwarded", trusted)
+	return o
+}
+
+func limitsDocument(l *config.Limits) object {
+	o := object{
+		"header_bytes": bytesText(l.HeaderBytes), "header_count": l.HeaderCount,
+		"header_timeout": explain.Span(l.HeaderTimeout), "idle_timeout": explain.Span(l.IdleTimeout),
+		"drain_grace": explain.Span(l.DrainGrace), "drain_timeout": explain.Span(l.DrainTimeout),
+		"replay_bytes": bytesText(l.ReplayBytes), "half_close": l.HalfClose,
+	}
+	put(o, "connections", l.Connections)
+	return o
+}
+
+func bytesText(n int64) string {
+	if n > 0 && n%1024 == 0 {
+		return strconv.FormatInt(n/1024, 10) + "KiB"
+	}
+	return strconv.FormatInt(n, 10) + "B"
+}
+
+func registryDocument(r *config.Registry) object {
+	switch {
+	case r.File != nil:
+		return object{"file": object{"path": r.File.Path}}
+	case r.DNS != nil:
+		d := object{"min_ttl": explain.Span(r.DNS.MinTTL), "max_ttl": explain.Span(r.DNS.MaxTTL), "timeout": explain.Span(r.DNS.Timeout)}
+		putList(d, "servers", r.DNS.Servers)
+		return object{"dns": d}
+	}
+	return object{}
+}
+
+func serviceDocument(s *config.Service) object {
+	o := object{"protocol": s.Protocol, "hosts": s.Hosts}
+	put(o, "listen", s.Listen)
+	put(o, "group", s.Group)
+	put(o, "critical", s.Critical)
+	putList(o, "from", s.Registry)
+	var endpoints []object
+	for _, e := range s.Endpoints {
+		v := object{"address": e.Address, "weight": e.Weight}
+		put(v, "group", e.Group)
+		put(v, "zone", e.Zone)
+		put(v, "region", e.Region)
+		put(v, "version", e.Version)
+		if len(e.Labels) > 0 {
+			v["labels"] = e.Labels
+		}
+		endpoints = append(endpoints, v)
+	}
+	putList(o, "endpoints", endpoints)
+	putPart(o, "policy", policyDocument(&s.Policy))
+	putList(o, "routes", routeDocuments(s.Routes))
+	return o
+}
+
+func inboundDocument(in *config.Inbound) object {
+	o := object{"service": in.Service, "app": in.App, "protocol": in.Protocol}
+	putPart(o, "policy", policyDocument(&in.Policy))
+	putList(o, "routes", routeDocuments(in.Routes))
+	admit, queue := object{}, object{}
+	putOpt(admit, "concurrency", in.Admit.Concurrency, same[int])
+	putOpt(queue, "size", in.Admit.QueueSize, same[int])
+	putOpt(queue, "wait", in.Admit.QueueWait, explain.Span)
+	putPart(admit, "queue", queue)
+	putPart(o, "admit", admit)
+	return o
+}
+
+func policyDocument(p *config.Policy) object {
+	o, retry, backoff, budget, locality, limit := object{}, object{}, object{}, object{}, object{}, object{}
+	putOpt(o, "use", p.Use, same[string])
+	putOpt(o, "timeout", p.Timeout, explain.Span)
+	putOpt(o, "per_try_timeout", p.PerTryTimeout, explain.Span)
+	putOpt(o, "connect_timeout", p.ConnectTimeout, explain.Span)
+	putOpt(o, "idle_timeout", p.IdleTimeout, explain.Span)
+	putOpt(o, "idempotent", p.Idempotent, same[bool])
+	putOpt(retry, "count", p.Retry.Count, same[int])
+	putOpt(retry, "when", p.Retry.When, same[[]string])
+	putOpt(backoff, "base", p.Retry.BackoffBase, explain.Span)
+	putOpt(backoff, "max", p.Retry.BackoffMax, explain.Span)
+	putOpt(budget, "ratio", p.Retry.BudgetRatio, same[float64])
+	putOpt(budget, "min_per_second", p.Retry.BudgetMinPerSecond, same[int])
+	putPart(retry, "backoff", backoff)
+	putPart(retry, "budget", budget)
+	putPart(o, "retry", retry)
+	putOpt(o, "lb", p.LB, balancerDocument)
+	putOpt(locality, "prefer", p.Locality.Prefer, same[string])
+	putOpt(locality, "spill_below", p.Locality.SpillBelow, same[float64])
+	putPart(o, "locality", locality)
+	putOpt(o, "warmup", p.Warmup, explain.Span)
+	offOr(o, "breaker", p.Breaker.Off, breakerDocument(&p.Breaker))
+	offOr(o, "outlier", p.Outlier.Off, outlierDocument(&p.Outlier))
+	putOpt(limit, "connections", p.Limit.Connections, same[int])
+	putOpt(limit, "in_flight", p.Limit.InFlight, same[int])
+	putOpt(limit, "waiting", p.Limit.Waiting, same[int])
+	putPart(o, "limit", limit)
+	putOpt(o, "panic", p.Panic, same[string])
+	return o
+}
+
+// offOr writes "none" for what is off, and its fields otherwise.
+func offOr(o object, key string, off config.Opt[bool], part object) {
+	if off.Set && off.Value {
+		o[key] = "none"
+		return
+	}
+	putPart(o, key, part)
+}
+
+func breakerDocument(b *config.Breaker) object {
+	o := object{}
+	putOpt(o, "error_threshold", b.ErrorThreshold, same[float64])
+	putOpt(o, "request_volume", b.RequestVolume, same[int])
+	putOpt(o, "window", b.Window, explain.Span)
+	putOpt(o, "buckets", b.Buckets, same[int])
+	putOpt(o, "sleep_window", b.SleepWindow, explain.Span)
+	putOpt(o, "half_open_probes", b.HalfOpenProbes, same[int])
+	return o
+}
+
+func outlierDocument(v *config.Outlier) object {
+	o := object{}
+	putOpt(o, "consecutive_failures", v.ConsecutiveFailures, same[int])
+	putOpt(o, "error_ratio", v.ErrorRatio, same[float64])
+	putOpt(o, "timeout_ratio", v.TimeoutRatio, same[float64])
+	putOpt(o, "request_volume", v.RequestVolume, same[int])
+	putOpt(o, "window", v.Window, explain.Span)
+	putOpt(o, "eject_for", v.EjectFor, explain.Span)
+	putOpt(o, "eject_max", v.EjectMax, explain.Span)
+	putOpt(o, "max_ejected", v.MaxEjected, same[float64])
+	putOpt(o, "probe", v.Probe, func(p config.Probe) object {
+		probe := object{"interval": explain.Span(p.Interval), "timeout": explain.Span(p.Timeout)}
+		if put(probe, "http", p.HTTP); p.HTTP == "" {
+			probe["tcp"] = object{}
+		}
+		return probe
+	})
+	return o
+}
+
+func balancerDocument(b config.LB) any {
+	switch {
+	case b.HashOn == "":
+		return b.Kind
+	case b.HashName == "":
+		return object{b.Kind: b.HashOn}
+	}
+	return object{b.Kind: object{b.HashOn: b.HashName}}
+}
