@@ -237,9 +237,9 @@ func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
 			if err := c.nc.SetWriteDeadline(until); err != nil {
 				return done, err
 			}
-			if c.aborted.Load() {
-				return done, ErrInterrupted
-			}
+		}
+		if c.aborted.Load() {
+			return done, ErrInterrupted
 		}
 		n, err := c.nc.Write(p[done:])
 		done += n
@@ -251,6 +251,11 @@ func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
 		}
 		armedFresh := !now.IsZero()
 		c.writeArmed = 0
+		if stall <= 0 { // the deadline of an earlier write
+			if err := c.nc.SetWriteDeadline(time.Time{}); err != nil {
+				return done, err
+			}
+		}
 		if armedFresh && n == 0 {
 			return done, ErrTimeout
 		}
@@ -273,11 +278,14 @@ func (c *Conn) Abort() {
 // Aborted reports whether Abort was called.
 func (c *Conn) Aborted() bool { return c.aborted.Load() }
 
-// Resume allows reads again after Interrupt. The caller must know that no Interrupt is on its way.
+// Resume allows reads again after Interrupt, but not after Abort. The caller must know that no Interrupt is on its way.
 func (c *Conn) Resume() {
 	if c.interrupted.Swap(false) {
 		c.readArmed = 0
 		_ = c.nc.SetReadDeadline(time.Time{})
+	}
+	if c.aborted.Load() {
+		c.Interrupt()
 	}
 }
 
