@@ -15,7 +15,7 @@ import (
 // Set by the linker.
 var (
 	version  = "dev"
-	revision = "unknown"
+	revision string
 )
 
 func main() {
@@ -57,7 +57,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(usageOf)
 	root.AddCommand(
 		runCommand(), validateCommand(), explainCommand(), statusCommand(), drainCommand(), quitCommand(),
-		versionCommand(), schemaCommand(),
+		versionCommand(), schemaCommand(), demoCommand(),
 	)
 	return root
 }

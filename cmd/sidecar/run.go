@@ -82,7 +82,7 @@ func run(paths []string) error {
 	parts.Go(func() { failed <- p.proxy.Run(ctx) })
 	parts.Go(func() { failed <- changes.Run(ctx, func() { p.reload.ask("file") }) })
 	parts.Go(func() { p.reload.run(ctx) })
-	log.Info("started", "version", version, "revision", revision, "pid", os.Getpid())
+	log.Info("started", "version", version, "revision", sourceRevision(), "pid", os.Getpid())
 	err = p.live(signals, failed)
 	cancel()
 	p.close()
@@ -95,7 +95,7 @@ func run(paths []string) error {
 func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process, error) {
 	p := &process{log: log}
 	var err error
-	p.rec, err = telemetry.New(telemetry.Options{Log: log, AccessLog: accessLog(cfg), Version: version, Revision: revision})
+	p.rec, err = telemetry.New(telemetry.Options{Log: log, AccessLog: accessLog(cfg), Version: version, Revision: sourceRevision()})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +21,7 @@ func versionCommand() *cobra.Command {
 				Revision string `json:"revision"`
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}{version, revision, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			}{version, sourceRevision(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			return o.write(c.OutOrStdout(), v, func() string {
 				return fmt.Sprintf("sidecar %s (revision %s, %s, %s)\n", v.Version, v.Revision, v.Go, v.Platform)
 			})
@@ -28,4 +29,19 @@ func versionCommand() *cobra.Command {
 	}
 	outputFlag(c, &o)
 	return c
+}
+
+// sourceRevision is what the linker or else the build says about the source.
+func sourceRevision() string {
+	if revision != "" {
+		return revision
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return "unknown"
 }
