@@ -42,6 +42,7 @@ type Conn struct {
 	lend    func() []byte
 	giveUp  func([]byte)
 	got     []byte
+	most    int // that one read may take; 0: what the buffer holds
 	n       int
 	errno   syscall.Errno
 	send    []byte // to be written before the read
@@ -93,7 +94,7 @@ func (c *Conn) Read(p []byte, until time.Time) (int, error) {
 func (c *Conn) ReadLent(lend func() []byte, giveUp func([]byte), until time.Time) ([]byte, int, error) {
 	if c.raw == nil {
 		p := lend()
-		n, err := c.Read(p, until)
+		n, err := c.Read(c.upTo(p), until)
 		if n == 0 {
 			giveUp(p)
 			p = nil
@@ -166,8 +167,9 @@ func (c *Conn) tryRead(fd uintptr) bool {
 		return c.short
 	}
 	p := c.lend()
+	room := len(c.upTo(p))
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(room))
 		switch {
 		case errno == syscall.EINTR:
 			continue
@@ -184,6 +186,14 @@ func (c *Conn) tryRead(fd uintptr) bool {
 		}
 		return true
 	}
+}
+
+// upTo cuts a buffer down to what one read may take.
+func (c *Conn) upTo(p []byte) []byte {
+	if c.most > 0 && c.most < len(p) {
+		return p[:c.most]
+	}
+	return p
 }
 
 // armRead sees to it that a deadline at or before until is in force.

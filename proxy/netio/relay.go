@@ -104,13 +104,13 @@ func (e *WriteError) Unwrap() error { return e.Err }
 
 // copyOnce waits for bytes and passes them on.
 func copyOnce(dst, src *Conn, limit int64, act *Activity) (int, error) {
+	src.most = int(min(limit, copyBuffer)) // what follows is the next message's
 	p, n, err := readIdle(src, act)
+	src.most = 0
 	if err != nil {
 		return 0, err
 	}
 	defer copyBuffers.Put((*[copyBuffer]byte)(p[:copyBuffer]))
-	// Only sources that end with the limit are copied with one, so nothing is read past it but by a peer's fault.
-	n = int(min(int64(n), limit))
 	done, err := dst.Write(p[:n], act.Bound())
 	act.Touch(time.Now())
 	if err != nil {
