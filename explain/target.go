@@ -2,6 +2,8 @@ package explain
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,13 +119,34 @@ func (q *question) verdict() {
 			return
 		}
 	}
-	detail := "it has no endpoint"
+	detail := ""
 	for _, t := range q.e.Targets {
-		if t.Chosen && len(t.Endpoints) > 0 {
-			detail = "none of its endpoints is usable"
+		if t.Chosen {
+			detail = emptyText(&t)
 		}
 	}
 	q.refuse(resilience.NoEndpoints, resilience.NoEndpoints.HTTPStatus(), detail)
+}
+
+// emptyText says why there is nobody to pick in a target.
+func emptyText(t *Target) string {
+	s := "it has no endpoint"
+	if len(t.Endpoints) > 0 {
+		s = "none of its endpoints is usable"
+	}
+	if len(t.Labels) > 0 {
+		s += " with" + labelText(t.Labels)
+	}
+	return s
+}
+
+// labelText writes labels in a stable order, each behind a blank.
+func labelText(labels map[string]string) string {
+	s := ""
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		s += " " + k + "=" + labels[k]
+	}
+	return s
 }
 
 // Limits returns how many calls of a route may run and wait; 0 runs is no bound.

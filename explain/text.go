@@ -166,10 +166,7 @@ func (p *page) plan(e *Explanation) {
 
 func (p *page) target(e *Explanation, i int) {
 	t := &e.Targets[i]
-	name := t.Service
-	for _, k := range slices.Sorted(maps.Keys(t.Labels)) {
-		name += " " + k + "=" + t.Labels[k]
-	}
+	name := t.Service + labelText(t.Labels)
 	if len(e.Targets) > 1 {
 		name = fmt.Sprintf("%s, %s of the requests", name, share(t.Share))
 		switch {
