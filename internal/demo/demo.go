@@ -22,11 +22,18 @@ type Options struct {
 }
 
 // Failed is the error of a demo that did not go as it says.
-type Failed struct{ Claims []string }
+type Failed struct {
+	Claims     []string
+	Standstill time.Duration // the machine gave the process no time for so long; 0: not worth a word
+}
 
 // Error implements error.
 func (f *Failed) Error() string {
-	return fmt.Sprintf("the demo claims what did not happen:\n  %s", strings.Join(f.Claims, "\n  "))
+	text := fmt.Sprintf("the demo claims what did not happen:\n  %s", strings.Join(f.Claims, "\n  "))
+	if f.Standstill > 0 {
+		text += fmt.Sprintf("\nbut this machine stood still for %s meanwhile, which may be why: try again", short(f.Standstill))
+	}
+	return text
 }
 
 // whole bounds the demo, whatever happens.
@@ -38,6 +45,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer cancel()
 	s := &stage{story: &story{out: o.Out, colour: o.Colour, start: time.Now()}, pace: paceOf(o.Short)}
 	defer func() {
+		cancel()
 		if e := s.close(); err == nil {
 			err = e
 		}
@@ -45,6 +53,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
+	s.running.Go(func() { s.heartbeat(ctx) })
 	s.prologue()
 	for _, act := range []func(context.Context){
 		s.balanced, s.oneDies, s.oneReturns, s.oneIsSlow, s.allDie, s.reconfigured, s.misconfigured,
@@ -56,7 +65,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	s.epilogue(ctx)
 	if len(s.story.broken) > 0 {
-		return &Failed{Claims: s.story.broken}
+		return &Failed{Claims: s.story.broken, Standstill: s.stood()}
 	}
 	return nil
 }

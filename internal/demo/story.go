@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type story struct {
 	start  time.Time
 	claims int
 	broken []string
+	still  atomic.Int64 // longest time that the process was not let run, in nanoseconds
 }
 
 const indent = "        "
@@ -79,6 +81,32 @@ func until(ctx context.Context, most time.Duration, is func() bool) bool {
 // lasting lets traffic go on for a while.
 func lasting(ctx context.Context, d time.Duration) {
 	until(ctx, d, func() bool { return false })
+}
+
+// heartbeat notices when the machine gives this process no time at all, as a virtual machine that is paused does: what
+// is measured meanwhile says nothing about the proxy.
+func (s *story) heartbeat(ctx context.Context) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-tick.C:
+			now := time.Now()
+			s.still.Store(max(s.still.Load(), int64(now.Sub(last))))
+			last = now
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stood returns for how long the machine stood still, 0 when that is not worth a word.
+func (s *story) stood() time.Duration {
+	if d := time.Duration(s.still.Load()); d >= 500*time.Millisecond {
+		return d
+	}
+	return 0
 }
 
 // short writes a duration for people.
