@@ -45,8 +45,8 @@ type Update struct {
 // block. source is a registry's name, or "resolver" for names in addresses where no DNS registry is configured; service is
 // the name as the source was asked (for a DNS registry: what is looked up).
 type Observer interface {
-	// Updated tells of an answer with so many endpoints, whether or not it changed anything.
-	Updated(source, service string, endpoints int)
+	// Updated tells of an answer with so many endpoints, and whether it changed anything.
+	Updated(source, service string, endpoints int, changed bool)
 	// Failed tells of a failed attempt; service is empty when the source as a whole stopped and is being restarted.
 	Failed(source, service string, err error)
 	// Applied tells that a mesh was handed on: how many services changed their endpoints, and how long building and
@@ -65,7 +65,7 @@ type Wait struct {
 
 type nobody struct{}
 
-func (nobody) Updated(string, string, int)              {}
+func (nobody) Updated(string, string, int, bool)        {}
 func (nobody) Failed(string, string, error)             {}
 func (nobody) Applied(*config.Mesh, int, time.Duration) {}
 func (nobody) Refused(error)                            {}

@@ -275,7 +275,7 @@ func (m *Merger) admit(r report) bool {
 		f.sets[r.Service] = k
 	}
 	list, changed := refresh(k.list, r.Endpoints)
-	m.o.Observer.Updated(f.name, r.Service, len(list))
+	m.o.Observer.Updated(f.name, r.Service, len(list), changed || !k.answered)
 	if !changed && k.answered && !k.stale {
 		return false
 	}

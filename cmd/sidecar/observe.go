@@ -19,7 +19,13 @@ type observer struct {
 func newObserver(p *process) *observer { return &observer{p: p} }
 
 // Updated implements discovery.Observer.
-func (o *observer) Updated(source, _ string, _ int) { o.p.rec.Source(source).Updated() }
+func (o *observer) Updated(source, _ string, _ int, changed bool) {
+	if s := o.p.rec.Source(source); changed {
+		s.Updated()
+	} else {
+		s.Confirmed()
+	}
+}
 
 // Failed implements discovery.Observer.
 func (o *observer) Failed(source, service string, err error) {
@@ -31,11 +37,13 @@ func (o *observer) Failed(source, service string, err error) {
 }
 
 // Applied implements discovery.Observer.
-func (o *observer) Applied(mesh *config.Mesh, _ int, _ time.Duration) {
+func (o *observer) Applied(mesh *config.Mesh, _ int, took time.Duration) {
 	if hash, err := strconv.ParseUint(mesh.Revision, 16, 64); err == nil {
 		o.p.rec.Revision(hash)
 	}
-	if o.last != nil {
+	if o.last == nil {
+		o.p.rec.Reload(true, took, "start: "+strings.Join(o.p.reload.paths, " "))
+	} else {
 		for name, set := range mesh.Endpoints {
 			if was := o.last.Endpoints[name]; was != nil && was != set {
 				o.moved(name, was.List, set.List)
