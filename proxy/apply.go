@@ -8,6 +8,8 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/h2"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
@@ -58,7 +60,7 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 			settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
 			for _, e := range s.Endpoints {
 				if e.Pool == nil {
-					e.Pool = p.newPool(s, e, settings, &next.Mesh.Config.Limits)
+					e.Pool = p.newPool(s, e, next.Mesh.Config)
 				}
 				poolOf(e).Set(settings)
 			}
@@ -78,11 +80,25 @@ func directory(s *snapshot.Snapshot, dir telemetry.Direction) *snapshot.Director
 	return s.Outbound
 }
 
-func poolOf(e *snapshot.Endpoint) *upstream.Pool { return e.Pool.(*h1.Pool).Pool }
+// pool is what the proxy does with the connections to an endpoint, whatever they speak.
+type pool interface {
+	pipeline.Pool
+	Set(upstream.Settings)
+	Sweep()
+	Close()
+	Counts() (open, idle, waiting int)
+}
 
-func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, settings upstream.Settings, l *config.Limits) *h1.Pool {
-	conns := upstream.New(e.Address, settings, p.watcher, poolObserver{p.o.Recorder.UpstreamConn(s.Name)})
-	return h1.NewPool(conns, int(l.HeaderBytes), l.HeaderCount)
+func poolOf(e *snapshot.Endpoint) pool { return e.Pool.(pool) }
+
+// newPool makes the pool that speaks a service's protocol.
+func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
+	settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
+	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name)}
+	if s.Protocol == "http2" {
+		return h2.NewPool(e.Address, settings, limits2Of(c), observer)
+	}
+	return h1.NewPool(upstream.New(e.Address, settings, p.watcher, observer), int(c.Limits.HeaderBytes), c.Limits.HeaderCount)
 }
 
 // settle brings everything else in line with a snapshot that is in force: outlier detection learns how many endpoints
@@ -170,6 +186,12 @@ func (p *Proxy) setLimits(c *config.Config) {
 		limit = min(16000, max(16, (int64(files.Cur)-500)/2))
 	}
 	p.maxConn.Store(limit)
+}
+
+func limits2Of(c *config.Config) h2.Limits {
+	return h2.Limits{
+		HeaderBytes: int(c.Limits.HeaderBytes), HeaderCount: c.Limits.HeaderCount, IdleTimeout: c.Limits.IdleTimeout,
+	}
 }
 
 func limitsOf(c *config.Config) h1.Limits {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/h2"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/sniff"
 	"github.com/sidecar-mesh/sidecar/proxy/tcp"
@@ -62,6 +63,7 @@ type listener struct {
 type target struct {
 	want
 	http *h1.Server  // nil for tcp
+	h2   *h2.Server  // with http
 	tcp  *tcp.Server // nil for http
 }
 
@@ -78,16 +80,15 @@ func (p *Proxy) open(w want, c *config.Config) (*listener, error) {
 // retarget says what serves the connections to come. Those that are served already stay where they are.
 func (l *listener) retarget(w want, c *config.Config) {
 	if t := l.target.Load(); t != nil && t.want == w {
-		if t.http != nil {
-			t.http.SetLimits(limitsOf(c))
-		}
+		t.setLimits(c)
 		return
 	}
 	t := &target{want: w}
 	pl := l.p.pipeline(w.dir, w.service)
 	if w.protocol != "tcp" {
-		t.http = &h1.Server{Pipeline: pl, Watcher: l.p.watcher}
-		t.http.SetLimits(limitsOf(c))
+		t.h2 = &h2.Server{Pipeline: pl}
+		t.http = &h1.Server{Pipeline: pl, Watcher: l.p.watcher, Prior: t.h2.Serve}
+		t.setLimits(c)
 	}
 	if w.protocol != "http" {
 		t.tcp = &tcp.Server{Pipeline: pl, Service: w.service}
@@ -97,6 +98,13 @@ func (l *listener) retarget(w want, c *config.Config) {
 		l.former = append(l.former, old)
 	}
 	l.former = slices.DeleteFunc(l.former, func(t *target) bool { open, _ := t.counts(); return open == 0 })
+}
+
+func (t *target) setLimits(c *config.Config) {
+	if t.http != nil {
+		t.http.SetLimits(limitsOf(c))
+		t.h2.SetLimits(limits2Of(c))
+	}
 }
 
 // targets returns all that may have connections.
@@ -182,9 +190,12 @@ func (l *listener) serve(nc net.Conn) {
 		t.tcp.Serve(c, nil)
 	default:
 		proto, first := detect(c)
-		if proto == sniff.HTTP1 {
+		switch proto {
+		case sniff.HTTP1:
 			t.http.Serve(c, first)
-		} else {
+		case sniff.HTTP2:
+			t.h2.Serve(c, first)
+		default:
 			t.tcp.Serve(c, first)
 		}
 	}
@@ -194,6 +205,8 @@ func (l *listener) serve(nc net.Conn) {
 func (t *target) counts() (open, idle int) {
 	if t.http != nil {
 		open, idle = t.http.Counts()
+		o, i := t.h2.Counts()
+		open, idle = open+o, idle+i
 	}
 	if t.tcp != nil {
 		open += t.tcp.Count()
@@ -205,6 +218,7 @@ func (t *target) counts() (open, idle int) {
 func (t *target) drain() {
 	if t.http != nil {
 		t.http.Drain()
+		t.h2.Drain()
 	}
 }
 
@@ -212,6 +226,7 @@ func (t *target) drain() {
 func (t *target) abort() {
 	if t.http != nil {
 		t.http.Abort()
+		t.h2.Abort()
 	}
 	if t.tcp != nil {
 		t.tcp.Abort()
@@ -268,6 +283,7 @@ func (p *Proxy) Drain(ctx context.Context, dir telemetry.Direction, grace time.D
 		for _, t := range targets {
 			if t.http != nil {
 				t.http.CloseIdle(time.Now(), idleGrace)
+				t.h2.CloseIdle(time.Now(), idleGrace)
 			}
 			open, _ := t.counts()
 			left += open

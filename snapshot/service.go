@@ -25,7 +25,7 @@ func (c *compiler) service(cfg *config.Service) *Service {
 		if cfg.Group != "" {
 			list = slices.DeleteFunc(slices.Clone(list), func(e *config.Endpoint) bool { return e.Group != cfg.Group })
 		}
-		s.Endpoints = endpoints(s.Name, list, was)
+		s.Endpoints = endpoints(s.Name, s.Protocol, list, was)
 	}
 	c.fill(s, was)
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
@@ -42,7 +42,7 @@ func (c *compiler) inboundService(in *config.Inbound) *Service {
 		was = c.prev.Inbound.byName[in.Service]
 	}
 	app := &config.Endpoint{Address: in.App, Weight: 1, From: in.From}
-	s.Endpoints = endpoints(s.Name, []*config.Endpoint{app}, was)
+	s.Endpoints = endpoints(s.Name, s.Protocol, []*config.Endpoint{app}, was)
 	c.fill(s, was)
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
 	if in.Admit.Concurrency.Set {
@@ -95,7 +95,7 @@ func (c *compiler) fill(s, was *Service) {
 
 // endpoints turns specs into endpoints; those that were there before keep their meters and, where nothing about them
 // changed, themselves.
-func endpoints(service string, specs []*config.Endpoint, was *Service) []*Endpoint {
+func endpoints(service, protocol string, specs []*config.Endpoint, was *Service) []*Endpoint {
 	var before map[string]*Endpoint
 	if was != nil {
 		before = make(map[string]*Endpoint, len(was.Endpoints))
@@ -112,11 +112,14 @@ func endpoints(service string, specs []*config.Endpoint, was *Service) []*Endpoi
 				Address: spec.Address, Spec: spec, Service: service, Meter: new(balance.Meter),
 				Health: &resilience.EndpointHealth{Address: spec.Address},
 			})
-		case old.Spec == spec:
+		case old.Spec == spec && was.Protocol == protocol:
 			list = append(list, old)
 		default:
 			next := *old
 			next.Spec = spec
+			if was.Protocol != protocol {
+				next.Pool = nil // connections of another protocol are of no use
+			}
 			list = append(list, &next)
 		}
 	}

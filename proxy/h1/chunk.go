@@ -39,7 +39,6 @@ type chunks struct {
 	left    int64 // of the chunk's data
 	line    int   // length of the size line so far
 	waste   int64
-	scanned int // of the trailer section
 }
 
 // next takes bytes off the front of b. It returns how many it took and the data among them, which is always the tail of

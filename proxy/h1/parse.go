@@ -28,6 +28,7 @@ var (
 	errTarget       = bad("malformed request target")
 	errTargetLong   = refusal(414, "request line too long")
 	errVersion      = refusal(505, "HTTP version not supported")
+	errNoVersion    = bad("no HTTP version")
 	errVersionForm  = bad("malformed HTTP version")
 	errFieldLine    = bad("malformed field line")
 	errFieldName    = bad("malformed field name")
@@ -209,6 +210,9 @@ func parseRequestLine(q *pipeline.Request, f *framing, line []byte) (target stri
 }
 
 func parseVersion(v string) (minor byte, err error) {
+	if v != "" && (len(v) < 5 || !equalFold(v[:5], "http/")) {
+		return 0, errNoVersion
+	}
 	if len(v) != 8 || v[:5] != "HTTP/" || chars[v[5]]&isDigit == 0 || v[6] != '.' || chars[v[7]]&isDigit == 0 {
 		return 0, errVersionForm
 	}

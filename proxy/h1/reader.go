@@ -188,10 +188,8 @@ type body struct {
 	chunks   chunks
 	trailer  []byte
 	trailers []pipeline.Field
-	lim      headLimits
 	done     bool
-	err      error         // found ahead of the next call of Next
-	idle     time.Duration // longest wait for the next byte; 0: as Next is told
+	err      error // found ahead of the next call of Next
 }
 
 type bodyKind uint8

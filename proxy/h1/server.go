@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -25,6 +26,9 @@ type Limits struct {
 type Server struct {
 	Pipeline *pipeline.Pipeline
 	Watcher  *netio.Watcher // may be nil: callers that leave are then noticed when we write to them
+
+	// Prior takes over a connection that begins with the preface of HTTP/2, with what was read of it; nil: refused.
+	Prior func(nc *netio.Conn, first []byte)
 
 	limits   atomic.Pointer[Limits]
 	draining atomic.Bool
@@ -53,6 +57,9 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+	if c.prior != nil {
+		s.Prior(nc, c.prior)
+	}
 }
 
 // Drain asks every connection to end after the exchange in progress; the answers say so.
@@ -126,6 +133,7 @@ type conn struct {
 	close    bool       // the connection ends with this exchange
 	said100  bool
 	detached bool
+	prior    []byte // the connection speaks HTTP/2 and began with this
 
 	since     time.Time    // of the end of the last exchange
 	idleSince atomic.Int64 // Unix nanoseconds; 0 while an exchange is in progress
@@ -183,6 +191,13 @@ func (c *conn) exchange() bool {
 	x := c.x
 	x.Start = time.Now()
 	if err := c.readRequest(); err != nil {
+		if errors.Is(err, errPreface) && c.served.Load() == 0 && c.srv.Prior != nil {
+			c.prior, c.detached = bytes.Clone(c.in.cur[:c.in.w]), true
+			return false
+		}
+		if errors.Is(err, errNoVersion) && c.served.Load() == 0 {
+			err = errNotHTTP
+		}
 		return c.refuse(err)
 	}
 	c.close = !c.f.persistent() || c.srv.draining.Load()
@@ -216,8 +231,8 @@ func (c *conn) readRequest() error {
 	return nil
 }
 
-// errNotHTTP is a first byte that no HTTP request begins with: TLS, most likely. Such a peer would not understand an
-// HTTP answer, so it gets none.
+// errNotHTTP is a first byte or first line of a connection that no HTTP request has: TLS, most likely. Such a peer would not
+// understand an HTTP answer, so it gets none.
 var errNotHTTP = errors.New("not HTTP")
 
 func plausible(b byte) bool { return chars[b]&isToken != 0 || b == '\r' || b == ' ' || b == '\n' }

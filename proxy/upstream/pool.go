@@ -228,8 +228,7 @@ func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
 	if !until.IsZero() && until.Before(deadline) {
 		deadline = until
 	}
-	d := net.Dialer{Deadline: deadline}
-	nc, err := d.DialContext(context.Background(), p.network, p.address)
+	nc, err := dial(p.network, p.address, deadline)
 	p.mu.Lock()
 	p.dialing--
 	if err == nil && p.closed {
@@ -240,12 +239,8 @@ func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
 		p.open--
 		p.wakeLocked(nil)
 		p.mu.Unlock()
-		timeout := errors.Is(err, os.ErrDeadlineExceeded) || isTimeout(err)
 		if p.observer != nil {
-			p.observer.ConnectFailed(timeout)
-		}
-		if timeout {
-			return nil, ErrTimeout
+			p.observer.ConnectFailed(errors.Is(err, ErrTimeout))
 		}
 		return nil, err
 	}
@@ -261,9 +256,22 @@ func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
 	return c, nil
 }
 
-func isTimeout(err error) bool {
+// Dial connects to an address of the form host:port or unix:PATH. What takes too long is ErrTimeout.
+func Dial(address string, deadline time.Time) (net.Conn, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return dial("unix", path, deadline)
+	}
+	return dial("tcp", address, deadline)
+}
+
+func dial(network, address string, deadline time.Time) (net.Conn, error) {
+	d := net.Dialer{Deadline: deadline}
+	nc, err := d.DialContext(context.Background(), network, address)
 	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &ne) && ne.Timeout() {
+		return nil, ErrTimeout
+	}
+	return nc, err
 }
 
 // sound looks at a connection that was idle: its peer must neither have left nor have said anything.

@@ -1,0 +1,399 @@
+package h2
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+)
+
+// Server serves downstream connections of one listener.
+type Server struct {
+	Pipeline *pipeline.Pipeline
+	Watcher  *netio.Watcher
+
+	limits   atomic.Pointer[Limits]
+	draining atomic.Bool
+	workers  workers
+
+	mu    sync.Mutex
+	conns map[*serverConn]struct{} // guarded by mu
+}
+
+// SetLimits puts limits in force for the connections to come.
+func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
+
+// Serve serves one connection until it ends, and closes it. first is what was read from it already, the preface included.
+func (s *Server) Serve(nc *netio.Conn, first []byte) {
+	c := &serverConn{srv: s, peer: pipeline.PeerOf(nc.RemoteAddr())}
+	c.session = newSession(nc, false, s.limits.Load(), c, first)
+	s.mu.Lock()
+	if s.conns == nil {
+		s.conns = make(map[*serverConn]struct{})
+	}
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	c.serve()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// Drain asks every client to leave; their streams finish.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.each(func(c *serverConn) { c.session.warnLocked(time.Now()) })
+}
+
+// CloseIdle lets clients that were asked to leave go, whether or not they have answered. It returns how many connections
+// are left.
+func (s *Server) CloseIdle(now time.Time, d time.Duration) int {
+	return s.each(func(c *serverConn) {
+		if c.session.away == warned && !c.session.pinged.IsZero() && now.Sub(c.session.pinged) >= d {
+			c.session.leaveLocked()
+		}
+		c.session.closeIfIdleLocked()
+	})
+}
+
+// Abort ends all connections at once.
+func (s *Server) Abort() {
+	s.each(func(c *serverConn) {
+		c.session.failLocked(net.ErrClosed)
+		c.session.nc.Abort()
+	})
+}
+
+// Counts returns how many connections there are, and how many of them have no stream.
+func (s *Server) Counts() (open, idle int) {
+	open = s.each(func(c *serverConn) {
+		if c.session.working == 0 {
+			idle++
+		}
+	})
+	return open, idle
+}
+
+func (s *Server) each(f func(*serverConn)) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.session.mu.Lock()
+		f(c)
+		c.session.mu.Unlock()
+	}
+	return len(s.conns)
+}
+
+// Close ends the goroutines that wait for streams. No connection may be left.
+func (s *Server) Close() { s.workers.close() }
+
+// serverConn is a downstream connection: the owner of its session.
+type serverConn struct {
+	srv     *Server
+	session *session
+	peer    pipeline.Peer
+	jobs    sync.WaitGroup // streams being served
+}
+
+func (c *serverConn) serve() {
+	c.session.greet()
+	if err := c.session.in.preface(); err != nil {
+		_ = c.session.nc.Close()
+		c.session.mu.Lock()
+		c.session.failLocked(err)
+		c.session.mu.Unlock()
+		c.session.in.release()
+		return
+	}
+	c.session.run()
+	c.jobs.Wait()
+}
+
+// headers implements owner: it opens a stream.
+func (c *serverConn) headers(s *session, id uint32, h *head) error {
+	switch {
+	case id <= s.highest:
+		h.release()
+		if known, reset := s.recallLocked(id); known && reset {
+			return nil
+		} else if known {
+			return &connError{streamClosed, "HEADERS on a closed stream"}
+		}
+		return &connError{protocolError, "stream identifiers must grow"}
+	case s.away == leaving:
+		h.release()
+		return nil
+	}
+	s.highest = id
+	if s.working >= maxStreams {
+		h.release()
+		return &streamError{id, refusedStream, "too many streams"}
+	}
+	x := pipeline.Begin(c.peer)
+	x.Start = time.Now()
+	st := getStreamLocked(s, id)
+	st.rxEnd, st.left = h.end, h.length
+	problem := ""
+	if !h.tooMuch {
+		problem = h.request(&x.Req)
+		if problem == "" && h.end && h.length > 0 {
+			problem = "less DATA than content-length"
+		}
+	}
+	if problem != "" {
+		h.release()
+		x.Release()
+		st.release()
+		return &streamError{id, protocolError, problem}
+	}
+	s.streams[id] = st
+	s.working++
+	c.jobs.Add(1)
+	c.srv.workers.run(job{c, st, x, h.tooMuch})
+	h.release()
+	return nil
+}
+
+// tick implements owner.
+func (c *serverConn) tick(s *session, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working == 0 && now.Sub(s.idleSince) >= s.lim.IdleTimeout {
+		s.leaveLocked()
+	}
+	return s.err
+}
+
+// settled implements owner.
+func (c *serverConn) settled(*session) {}
+
+// ended implements owner.
+func (c *serverConn) ended(*session) {}
+
+// job is one stream to be served.
+type job struct {
+	c       *serverConn
+	st      *stream
+	x       *pipeline.Exchange
+	tooMuch bool
+}
+
+func (j job) do() {
+	x := exchangePool.Get().(*exchange)
+	*x = exchange{c: j.c, st: j.st, x: j.x}
+	if j.tooMuch {
+		j.c.srv.Pipeline.Refuse(j.x, x, 431, "head larger than limits.header_bytes or limits.header_count")
+	} else {
+		j.c.srv.Pipeline.Serve(j.x, x)
+	}
+	x.finish()
+	*x = exchange{}
+	exchangePool.Put(x)
+	j.x.Release()
+	j.c.jobs.Done()
+}
+
+var exchangePool = sync.Pool{New: func() any { return new(exchange) }}
+
+// exchange is the downstream half of one exchange.
+type exchange struct {
+	c  *serverConn
+	st *stream
+	x  *pipeline.Exchange
+
+	held  *pipeline.Response // a final head that waits for what comes with it
+	begun bool
+}
+
+var _ pipeline.Stream = (*exchange)(nil)
+
+// finish ends the stream, whatever state it is in.
+func (x *exchange) finish() {
+	s, st := x.c.session, x.st
+	s.mu.Lock()
+	switch {
+	case st.err != nil || st.sentReset:
+	case !st.sentEnd:
+		st.resetLocked(internalError)
+	case !st.rxEnd:
+		st.resetLocked(noError) // a complete answer; the rest of the request is not wanted
+	}
+	s.forgetLocked(st.id, st.sentReset)
+	s.working--
+	s.closeIfIdleLocked()
+	s.mu.Unlock()
+	st.release()
+}
+
+// Body implements pipeline.Stream.
+func (x *exchange) Body() pipeline.Body { return body{x.st} }
+
+// InterruptBody implements pipeline.Stream.
+func (x *exchange) InterruptBody() {
+	x.c.session.mu.Lock()
+	x.st.interrupted = true
+	x.c.session.mu.Unlock()
+	x.st.reader.notify()
+}
+
+// ResumeBody implements pipeline.Stream.
+func (x *exchange) ResumeBody() {
+	x.c.session.mu.Lock()
+	x.st.interrupted = false
+	x.c.session.mu.Unlock()
+}
+
+// Guard implements pipeline.Stream.
+func (x *exchange) Guard(u pipeline.Upstream) bool {
+	x.c.session.mu.Lock()
+	defer x.c.session.mu.Unlock()
+	x.st.guarded = u
+	return x.st.err != nil && !x.st.rxEndedWell()
+}
+
+// Interim implements pipeline.Stream.
+func (x *exchange) Interim(r *pipeline.Response) error {
+	s := x.c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.encodeStatusLocked(r.Status)
+	s.encodeFieldsLocked(r.Fields, false)
+	return x.st.blockLocked(false)
+}
+
+// Head implements pipeline.Stream: the head waits for the first bytes behind it, or for the end.
+func (x *exchange) Head(r *pipeline.Response, _ bool) error {
+	x.held, x.begun = r, true
+	return nil
+}
+
+// headLocked sends the head that waits, if there is one.
+func (x *exchange) headLocked(end bool) error {
+	r := x.held
+	if r == nil {
+		return nil
+	}
+	x.held = nil
+	s := x.c.session
+	s.encodeStatusLocked(r.Status)
+	s.encodeFieldsLocked(r.Fields, r.Length >= 0 && !r.NoBody || r.KeepLength)
+	if r.Local && r.Length > 0 && !r.NoBody {
+		s.encodeLengthLocked(r.Length)
+	}
+	return x.st.blockLocked(end)
+}
+
+// Write implements pipeline.Stream.
+func (x *exchange) Write(p []byte) error {
+	if err := x.Flush(); err != nil {
+		return err
+	}
+	return x.st.send(p, x.c.session.lim.IdleTimeout)
+}
+
+// Flush implements pipeline.Stream.
+func (x *exchange) Flush() error {
+	if x.held == nil {
+		return nil
+	}
+	x.c.session.mu.Lock()
+	defer x.c.session.mu.Unlock()
+	return x.headLocked(false)
+}
+
+// End implements pipeline.Stream.
+func (x *exchange) End(trailers []pipeline.Field) error {
+	s := x.c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	some := hasSome(trailers)
+	if x.held != nil {
+		if err := x.headLocked(!some); err != nil || !some {
+			return err
+		}
+	}
+	if !some {
+		return x.st.endLocked()
+	}
+	s.encodeFieldsLocked(trailers, false)
+	return x.st.blockLocked(true)
+}
+
+// RawWriter implements pipeline.Stream.
+func (x *exchange) RawWriter(int64) *netio.Conn { return nil }
+
+// Abort implements pipeline.Stream.
+func (x *exchange) Abort() {
+	x.c.session.mu.Lock()
+	defer x.c.session.mu.Unlock()
+	if !x.st.sentEnd {
+		x.st.resetLocked(internalError)
+	}
+}
+
+// Detach implements pipeline.Stream: a stream has no socket of its own.
+func (x *exchange) Detach() (*netio.Conn, []byte) { return nil, nil }
+
+// left implements leaver: the client gave the stream up, and what runs for it ends.
+func (c *serverConn) left(st *stream) {
+	if st.guarded != nil {
+		st.guarded.Interrupt()
+	}
+}
+
+// workers is a pool of goroutines that serve streams: their stacks have grown to what an exchange needs.
+type workers struct {
+	mu     sync.Mutex
+	idle   []chan job // the last one worked last
+	closed bool
+}
+
+const maxIdleWorkers = 256
+
+func (w *workers) run(j job) {
+	w.mu.Lock()
+	if n := len(w.idle); n > 0 {
+		ch := w.idle[n-1]
+		w.idle = w.idle[:n-1]
+		w.mu.Unlock()
+		ch <- j
+		return
+	}
+	w.mu.Unlock()
+	go w.work(make(chan job, 1), j)
+}
+
+func (w *workers) work(ch chan job, j job) {
+	for {
+		j.do()
+		j = job{}
+		w.mu.Lock()
+		if w.closed || len(w.idle) >= maxIdleWorkers {
+			w.mu.Unlock()
+			return
+		}
+		w.idle = append(w.idle, ch)
+		w.mu.Unlock()
+		var ok bool
+		if j, ok = <-ch; !ok {
+			return
+		}
+	}
+}
+
+func (w *workers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, ch := range w.idle {
+		close(ch)
+	}
+	w.idle = nil
+}
+
+var errPreface = errors.New("malformed client preface")

@@ -1,0 +1,688 @@
+// Package h2 is the HTTP/2 engine (RFC 9113): both sides of a connection on one session, whose one reader goroutine
+// decodes and checks everything that comes in, and whose streams are straight-line blocking code on goroutines from a
+// pool. Whoever has something to send appends whole frames to the session's one buffer under the lock that also guards
+// the header encoder; one flush sends what everything that was ready has left there. Bytes enter that buffer only within
+// the peer's windows, and the bytes of a stream that nobody takes are bounded by the window that we gave.
+//
+// The framing library stops at frame.go. Tests: tables and fuzz of heads, scripts of frames over in-memory connections,
+// the wire cases and h2spec in e2e.
+package h2
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+)
+
+// Limits bounds connections and what they carry. All fields must be set.
+type Limits struct {
+	HeaderBytes int // of one head, as SETTINGS_MAX_HEADER_LIST_SIZE counts
+	HeaderCount int
+	IdleTimeout time.Duration // of a connection without streams
+}
+
+const (
+	maxStreams       = 100 // that a peer may have open
+	streamWindow     = 64 << 10
+	connWindow       = 1 << 20
+	roomy            = 64 << 10 // bytes to be sent, from which on DATA waits
+	maxContinuations = 8        // frames of one header block
+	maxBlock         = 4        // times HeaderBytes: of one encoded and decoded block, before the connection ends
+	tickEvery        = 5 * time.Second
+	ackTime          = 10 * time.Second // for the peer to acknowledge our settings
+	writeStall       = 30 * time.Second
+)
+
+var (
+	errGoneAway = errors.New("connection closed by the peer")
+	errIdle     = errors.New("idle")
+)
+
+// session is one connection.
+type session struct {
+	nc     *netio.Conn
+	client bool
+	lim    *Limits
+	owner  owner
+
+	// Owned by the reader goroutine.
+	in       *frames
+	dec      *decoder
+	head     *head  // being decoded; nil outside a block
+	headID   uint32 // the stream it is for
+	parts    int    // CONTINUATION frames of it
+	raw      int    // encoded bytes of it
+	spill    int    // decoded bytes beyond the limits
+	glitch   bucket
+	windowed int // WINDOW_UPDATE frames
+	quiet    int // ticks since the last frame
+
+	mu        sync.Mutex // guards all below, and the streams
+	out       []byte     // frames to be sent; nil while there are none
+	flushing  bool
+	outSeq    uint64 // counts flushes: tells whether a frame is still in out
+	dataSent  int    // DATA frames
+	enc       *encoder
+	streams   map[uint32]*stream
+	sendWin   int64 // of the connection
+	recvWin   int64 // what the peer may still send
+	recvOwed  int64 // received and not credited
+	blocked   []*stream
+	peer      peerSettings
+	highest   uint32 // of the streams that the peer opened
+	nextID    uint32 // of ours
+	working   int    // streams whose work goes on, those that were reset included
+	lastAway  uint32 // of the GOAWAY that we sent
+	away      awayState
+	peerAway  bool      // the peer sent GOAWAY
+	peerLast  uint32    // its last stream
+	settings  time.Time // when ours were sent; zero: acknowledged
+	pinged    time.Time // a PING of ours is out since; zero: none
+	idleSince time.Time
+	err       error // why it is over
+
+	recent   [recentStreams]closedStream // the last streams that are over
+	recentAt int
+
+	done chan struct{} // closed when the reader has ended
+}
+
+// recentStreams is how many streams are remembered when they are over: what comes late for them is judged by how they
+// ended.
+const recentStreams = 64
+
+type closedStream struct {
+	id    uint32
+	reset bool // by us: its peer may not have known yet
+}
+
+// forgetLocked remembers a stream that is over.
+func (s *session) forgetLocked(id uint32, reset bool) {
+	delete(s.streams, id)
+	s.recent[s.recentAt%recentStreams] = closedStream{id, reset}
+	s.recentAt++
+	if len(s.streams) == 0 {
+		s.idleSince = time.Now()
+	}
+}
+
+// recallLocked tells how a stream ended, if that is remembered.
+func (s *session) recallLocked(id uint32) (known, reset bool) {
+	for _, c := range s.recent {
+		if c.id == id {
+			return true, c.reset
+		}
+	}
+	return false, false
+}
+
+type awayState uint8
+
+const (
+	staying awayState = iota
+	warned            // GOAWAY with the highest id was sent, and a PING
+	leaving           // GOAWAY with the last id was sent
+)
+
+// peerSettings is what the peer told us (RFC 9113 6.5.2).
+type peerSettings struct {
+	window  int64
+	frame   int
+	streams uint32
+	list    uint32
+	connect bool
+	known   bool // its first SETTINGS came
+}
+
+// owner is the side that a session belongs to.
+type owner interface {
+	// headers is told a complete head for a stream that is not known yet, with the session's lock held. It takes h over.
+	headers(s *session, id uint32, h *head) error
+	// tick is called every few seconds by the reader goroutine; an error ends the connection.
+	tick(s *session, now time.Time) error
+	// settled is called when settings of the peer came, changed when streams ended or a limit changed: without the lock.
+	settled(s *session)
+	// ended is called once when the session is over.
+	ended(s *session)
+}
+
+func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte) *session {
+	s := &session{
+		nc: nc, client: client, lim: lim, owner: o, in: newFrames(nc, first), streams: make(map[uint32]*stream),
+		sendWin: defaultWindow, recvWin: connWindow, enc: newEncoder(), nextID: 1, done: make(chan struct{}),
+		peer: peerSettings{window: defaultWindow, frame: maxFrame, streams: 1 << 31, list: 1 << 31},
+	}
+	s.dec = newDecoder(maxBlock*lim.HeaderBytes, s.field)
+	s.in.onWait = s.waiting
+	s.idleSince = time.Now()
+	return s
+}
+
+// greet sends what comes first: the preface of a client, our settings, and credit for the connection.
+func (s *session) greet() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.roomLocked()
+	list := []setting{
+		{ID: setInitialWindow, Val: streamWindow}, {ID: setMaxList, Val: uint32(s.lim.HeaderBytes)},
+	}
+	if s.client {
+		s.out = append(s.out, Preface...)
+		list = append(list, setting{ID: setEnablePush, Val: 0})
+	} else {
+		list = append(list, setting{ID: setMaxStreams, Val: maxStreams}, setting{ID: setConnect, Val: 1})
+	}
+	s.out = appendSettings(s.out, list...)
+	s.out = appendWindow(s.out, 0, connWindow-defaultWindow)
+	s.settings = time.Now()
+	s.kickLocked()
+}
+
+var outBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
+
+// roomLocked sees to it that out is there to append to.
+func (s *session) roomLocked() {
+	if s.out == nil {
+		s.out = *outBuffers.Get().(*[]byte)
+	}
+}
+
+// kickLocked has out sent soon: when all that is ready to run has run, so that their frames leave together.
+func (s *session) kickLocked() {
+	if !s.flushing && s.err == nil {
+		s.flushing = true
+		go s.flush()
+	}
+}
+
+func (s *session) flush() {
+	runtime.Gosched()
+	s.mu.Lock()
+	for len(s.out) > 0 && !errors.Is(s.err, netio.ErrInterrupted) {
+		b := s.out
+		s.out = nil
+		s.outSeq++
+		s.unblockLocked()
+		s.mu.Unlock()
+		_, err := s.nc.Write(b, writeStall)
+		if cap(b) <= 4*roomy {
+			b = b[:0]
+			outBuffers.Put(&b)
+		}
+		s.mu.Lock()
+		if err != nil {
+			s.flushing = false
+			s.failLocked(err)
+			s.mu.Unlock()
+			s.nc.Abort()
+			return
+		}
+	}
+	s.flushing = false
+	over := s.err != nil
+	s.mu.Unlock()
+	if over {
+		s.nc.Interrupt() // the reader closes
+	}
+}
+
+// unblockLocked wakes the streams that wait for room or for the connection's window.
+func (s *session) unblockLocked() {
+	for i, st := range s.blocked {
+		st.writer.notify()
+		s.blocked[i] = nil
+	}
+	s.blocked = s.blocked[:0]
+}
+
+// failLocked ends all streams because the session is over.
+func (s *session) failLocked(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	for _, st := range s.streams {
+		st.failLocked(err, s.peerAway && s.client && st.id > s.peerLast)
+	}
+	s.unblockLocked()
+}
+
+// run reads until the connection ends, then closes it. It is the reader goroutine.
+func (s *session) run() {
+	err := s.read()
+	var ce *connError
+	s.mu.Lock()
+	if errors.As(err, &ce) && s.err == nil {
+		s.roomLocked()
+		s.out = appendGoAway(s.out, s.highest, ce.code, "")
+		s.kickLocked()
+	}
+	s.failLocked(err)
+	flushing := s.flushing
+	s.mu.Unlock()
+	if flushing {
+		s.linger()
+	}
+	_ = s.nc.Close()
+	if s.head != nil {
+		s.head.release()
+		s.head = nil
+	}
+	s.in.release()
+	close(s.done)
+	s.owner.ended(s)
+}
+
+// linger lets what is being sent leave, and reads on for a moment, since closing with unread bytes would make the kernel
+// send a reset that may overtake the GOAWAY.
+func (s *session) linger() {
+	until := time.Now().Add(time.Second)
+	buf := lendRead()
+	defer returnRead(buf)
+	for {
+		s.mu.Lock()
+		flushing := s.flushing
+		s.mu.Unlock()
+		if !flushing {
+			_ = s.nc.CloseWrite()
+		}
+		s.nc.Resume()
+		step := time.Now().Add(20 * time.Millisecond)
+		if _, err := s.nc.Read(buf, step); err != nil && !errors.Is(err, netio.ErrTimeout) && !errors.Is(err, netio.ErrInterrupted) {
+			return
+		}
+		if time.Now().After(until) {
+			return
+		}
+	}
+}
+
+// waiting is called when the reader would wait for longer than tickEvery.
+func (s *session) waiting(now time.Time) error {
+	s.quiet++
+	s.mu.Lock()
+	err := s.err
+	late := !s.settings.IsZero() && now.Sub(s.settings) > ackTime
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case late:
+		return &connError{settingsTimeout, "our settings were not acknowledged"}
+	}
+	return s.owner.tick(s, now)
+}
+
+// read handles one frame after the other.
+func (s *session) read() error {
+	for {
+		f, err := s.in.next()
+		if err == nil {
+			err = s.handle(f)
+		}
+		var se *streamError
+		if errors.As(err, &se) {
+			if err = s.resetFor(se); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// resetFor ends a stream that the peer has broken. Enough of them end the connection.
+func (s *session) resetFor(e *streamError) error {
+	s.mu.Lock()
+	s.resetLocked(e.id, e.code)
+	if st := s.streams[e.id]; st != nil {
+		st.sentReset = true
+		st.failLocked(e, false)
+	} else {
+		s.forgetLocked(e.id, true)
+	}
+	s.mu.Unlock()
+	return s.charge(costReset)
+}
+
+func (s *session) resetLocked(id uint32, c code) {
+	s.roomLocked()
+	s.out = appendReset(s.out, id, c)
+	s.kickLocked()
+}
+
+// charge takes from the budget of oddities that a peer has.
+func (s *session) charge(cost int) error {
+	if !s.glitch.take(time.Now(), cost) {
+		return &connError{enhanceYourCalm, "too many oddities"}
+	}
+	return nil
+}
+
+// handle acts on one frame.
+func (s *session) handle(f *frame) error {
+	if !s.peer.known && (f.kind != kindSettings || f.has(flagAck)) {
+		return &connError{protocolError, "the first frame is not SETTINGS"}
+	}
+	s.quiet = 0
+	switch f.kind {
+	case kindData:
+		return s.onData(f)
+	case kindHeaders:
+		return s.onHeaders(f)
+	case kindContinuation:
+		return s.onContinuation(f)
+	case kindSettings:
+		return s.onSettings(f)
+	case kindWindow:
+		return s.onWindow(f)
+	case kindReset:
+		return s.onReset(f)
+	case kindPing:
+		return s.onPing(f)
+	case kindGoAway:
+		return s.onGoAway(f)
+	case kindPush:
+		return &connError{protocolError, "PUSH_PROMISE"}
+	case kindPriority:
+		if f.value == f.id {
+			return &streamError{f.id, protocolError, "stream depends on itself"}
+		}
+	}
+	return s.charge(costOther) // PRIORITY and frames that nobody knows are passed over
+}
+
+func (s *session) onSettings(f *frame) error {
+	if f.has(flagAck) {
+		s.mu.Lock()
+		s.settings = time.Time{}
+		s.mu.Unlock()
+		return nil
+	}
+	if s.peer.known {
+		if err := s.charge(costControl); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	for _, set := range f.settings[:f.count] {
+		if err := s.settingLocked(set); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	s.roomLocked()
+	s.out = appendHead(s.out, 0, kindSettings, flagAck, 0)
+	s.kickLocked()
+	s.peer.known = true
+	s.mu.Unlock()
+	s.owner.settled(s)
+	return nil
+}
+
+func (s *session) settingLocked(set setting) error {
+	switch set.ID {
+	case setTableSize:
+		s.enc.limit(set.Val)
+	case setEnablePush:
+		if s.client && set.Val != 0 {
+			return &connError{protocolError, "a server must not enable push"}
+		}
+	case setMaxStreams:
+		s.peer.streams = set.Val
+	case setInitialWindow:
+		delta := int64(set.Val) - s.peer.window
+		s.peer.window = int64(set.Val)
+		for _, st := range s.streams {
+			if st.sendWin += delta; st.sendWin > maxWindow {
+				return &connError{flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE overflows a window"}
+			}
+			st.writer.notify()
+		}
+	case setMaxFrame:
+		s.peer.frame = min(int(set.Val), maxFrame)
+	case setMaxList:
+		s.peer.list = set.Val
+	case setConnect:
+		s.peer.connect = set.Val == 1
+	}
+	return nil
+}
+
+func (s *session) onWindow(f *frame) error {
+	if s.windowed++; s.windowed > 1000 {
+		s.mu.Lock()
+		allowed := 1000 + 2*len(s.streams) + 20*s.dataSent
+		s.mu.Unlock()
+		if s.windowed > allowed {
+			if err := s.charge(costOther); err != nil {
+				return err
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.id == 0 {
+		if s.sendWin += int64(f.value); s.sendWin > maxWindow {
+			return &connError{flowControlError, "the connection's window overflows"}
+		}
+		s.unblockLocked()
+		return nil
+	}
+	st, err := s.findLocked(f)
+	if st == nil {
+		return err
+	}
+	if st.sendWin += int64(f.value); st.sendWin > maxWindow {
+		return &streamError{f.id, flowControlError, "the stream's window overflows"}
+	}
+	st.writer.notify()
+	return nil
+}
+
+// findLocked returns the stream of a frame; nil without an error when it is over, an error when it was never there.
+func (s *session) findLocked(f *frame) (*stream, error) {
+	if st := s.streams[f.id]; st != nil {
+		return st, nil
+	}
+	if s.idleLocked(f.id) {
+		return nil, &connError{protocolError, f.kind.String() + " on an idle stream"}
+	}
+	return nil, nil
+}
+
+// idleLocked reports whether a stream was never opened.
+func (s *session) idleLocked(id uint32) bool {
+	ours := id%2 == 1 == s.client
+	if ours {
+		return id >= s.nextID
+	}
+	return id > s.highest
+}
+
+func (s *session) onReset(f *frame) error {
+	s.mu.Lock()
+	st, err := s.findLocked(f)
+	if st != nil {
+		st.resetByPeerLocked(f.code)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !s.client {
+		return s.charge(costReset)
+	}
+	return nil
+}
+
+func (s *session) onPing(f *frame) error {
+	if f.has(flagAck) {
+		return s.pong()
+	}
+	if err := s.charge(costControl); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.roomLocked()
+	s.out = appendPing(s.out, true, f.payload)
+	s.kickLocked()
+	return nil
+}
+
+// pong is the answer to a PING of ours: of keep-alive, or of the first step of leaving.
+func (s *session) pong() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pinged.IsZero() {
+		return nil
+	}
+	s.pinged = time.Time{}
+	if s.away == warned {
+		s.leaveLocked()
+	}
+	return nil
+}
+
+func (s *session) pingLocked(now time.Time) {
+	s.pinged = now
+	s.roomLocked()
+	s.out = appendPing(s.out, false, []byte("sidecar!"))
+	s.kickLocked()
+}
+
+// warnLocked is the first step of leaving: the peer is asked to open no more streams, but may have some on their way.
+func (s *session) warnLocked(now time.Time) {
+	if s.away != staying || s.err != nil {
+		return
+	}
+	s.away = warned
+	s.roomLocked()
+	s.out = appendGoAway(s.out, maxWindow, noError, "")
+	s.pingLocked(now)
+}
+
+// leaveLocked is the second step: later streams are not served.
+func (s *session) leaveLocked() {
+	if s.away == leaving || s.err != nil {
+		return
+	}
+	s.away, s.lastAway = leaving, s.highest
+	s.roomLocked()
+	s.out = appendGoAway(s.out, s.highest, noError, "")
+	s.kickLocked()
+	s.closeIfIdleLocked()
+}
+
+// closeIfIdleLocked ends a session that leaves and has nothing left to do.
+func (s *session) closeIfIdleLocked() {
+	if s.away == leaving && len(s.streams) == 0 && s.working == 0 {
+		s.failLocked(errIdle)
+		if !s.flushing {
+			s.nc.Interrupt()
+		}
+	}
+}
+
+func (s *session) onGoAway(f *frame) error {
+	s.mu.Lock()
+	if s.peerAway && f.value > s.peerLast && s.client {
+		f.value = s.peerLast
+	}
+	s.peerAway, s.peerLast = true, f.value
+	if s.client {
+		for id, st := range s.streams {
+			if id > f.value {
+				st.failLocked(errGoneAway, true)
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.owner.settled(s)
+	return s.charge(costControl)
+}
+
+func (s *session) onHeaders(f *frame) error {
+	if f.id%2 == 0 {
+		return &connError{protocolError, "HEADERS on a stream that no client opens"}
+	}
+	s.head, s.headID, s.parts, s.raw, s.spill = newHead(), f.id, 0, 0, 0
+	s.head.end = f.has(flagEndStream)
+	return s.block(f)
+}
+
+func (s *session) onContinuation(f *frame) error {
+	if s.parts++; s.parts > maxContinuations {
+		return &connError{enhanceYourCalm, "too many CONTINUATION frames"}
+	}
+	return s.block(f)
+}
+
+// block decodes one part of a header block.
+func (s *session) block(f *frame) error {
+	s.raw += len(f.payload)
+	if s.raw > maxBlock*s.lim.HeaderBytes {
+		return &connError{enhanceYourCalm, "header block too large"}
+	}
+	if err := s.dec.feed(f.payload, f.has(flagEndHeaders)); err != nil {
+		return err
+	}
+	if s.spill > 8*maxBlock*s.lim.HeaderBytes {
+		return &connError{enhanceYourCalm, "header block decodes to too much"}
+	}
+	if !f.has(flagEndHeaders) {
+		return nil
+	}
+	h := s.head
+	s.head = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.streams[s.headID]; st != nil {
+		return st.headersLocked(h)
+	}
+	return s.owner.headers(s, s.headID, h)
+}
+
+// field takes a decoded field.
+func (s *session) field(f field) {
+	if s.head.tooMuch {
+		s.spill += len(f.Name) + len(f.Value) + 32
+	}
+	s.head.add(f, s.lim)
+}
+
+func (s *session) onData(f *frame) error {
+	if len(f.payload) == 0 && !f.has(flagEndStream) {
+		if err := s.charge(costEmpty); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := int64(f.length)
+	if s.recvWin -= n; s.recvWin < 0 {
+		return &connError{flowControlError, "more DATA than the connection's window"}
+	}
+	// Credit for the connection is given on receipt: what a stream holds is bounded by its own window, and one that nobody
+	// reads must not stop the others.
+	if s.recvOwed += n; s.recvOwed >= connWindow/2 {
+		s.roomLocked()
+		s.out = appendWindow(s.out, 0, uint32(s.recvOwed))
+		s.recvWin += s.recvOwed
+		s.recvOwed = 0
+		s.kickLocked()
+	}
+	st, err := s.findLocked(f)
+	if st == nil {
+		if known, reset := s.recallLocked(f.id); err == nil && known && !reset {
+			return &streamError{f.id, streamClosed, "DATA on a closed stream"}
+		}
+		return err
+	}
+	return st.dataLocked(f)
+}

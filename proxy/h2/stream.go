@@ -1,0 +1,456 @@
+package h2
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+)
+
+// waiter lets one goroutine wait for a notice or a time. Its timer stays armed at or before the time wanted, so that
+// most waits cost none.
+type waiter struct {
+	ch    chan struct{}
+	timer *time.Timer
+	armed int64 // Unix nanoseconds; 0: not
+	fired atomic.Bool
+}
+
+// notify wakes the one that waits, or the next that will.
+func (w *waiter) notify() {
+	select {
+	case w.ch <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits for a notice. It reports whether until has passed; a notice may also be about something that is over.
+func (w *waiter) wait(until time.Time) bool {
+	if !until.IsZero() {
+		want := until.UnixNano()
+		switch {
+		case w.timer == nil:
+			w.timer = time.AfterFunc(time.Until(until), func() {
+				w.fired.Store(true)
+				w.notify()
+			})
+			w.armed = want
+		case w.fired.Swap(false) || w.armed > want:
+			w.timer.Reset(time.Until(until))
+			w.armed = want
+		}
+	}
+	<-w.ch
+	return w.fired.Load() && !until.IsZero() && !time.Now().Before(until)
+}
+
+// stream is one stream of a session. Fields are guarded by the session's lock unless they say otherwise.
+type stream struct {
+	s  *session
+	id uint32
+
+	reader, writer waiter
+
+	rx      []byte  // received and not taken
+	rxEnd   bool    // END_STREAM came
+	left    int64   // of the body by content-length; -1: unknown
+	recvWin int64   // what the peer may send
+	owed    int64   // taken and not credited
+	queue   []*head // client: heads that were not read yet
+	final   bool    // client: the final head came
+	behind  *head   // trailers
+
+	sendWin   int64
+	opened    bool // client: HEADERS were sent
+	sentEnd   bool
+	sentReset bool
+	lastSeq   uint64 // where our last DATA frame is: in the buffer of that flush,
+	lastAt    int    // at that place
+
+	err         error // why nothing more comes or goes
+	unprocessed bool  // the peer has surely not acted on it
+	interrupted bool  // reads are to end
+
+	guarded pipeline.Upstream // server: the attempt to interrupt when the client leaves
+
+	cur      []byte // taken by the reader, who owns it
+	interims int    // client: owned by the reader goroutine of the session
+	method   string // client: of the request
+}
+
+var (
+	streams   = sync.Pool{New: func() any { return newStream() }}
+	rxBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxFrame); return &b }}
+)
+
+func newStream() *stream {
+	return &stream{reader: waiter{ch: make(chan struct{}, 1)}, writer: waiter{ch: make(chan struct{}, 1)}}
+}
+
+// getStream returns a fresh stream of a session, whose lock is held.
+func getStreamLocked(s *session, id uint32) *stream {
+	st := streams.Get().(*stream)
+	st.s, st.id = s, id
+	st.left, st.recvWin, st.sendWin, st.lastAt = -1, streamWindow, s.peer.window, -1
+	return st
+}
+
+// release gives the stream back. It must not be in the session's map any more.
+func (st *stream) release() {
+	for _, b := range [...][]byte{st.rx, st.cur} {
+		if cap(b) > 0 && cap(b) <= streamWindow {
+			b = b[:0]
+			rxBuffers.Put(&b)
+		}
+	}
+	for _, h := range st.queue {
+		h.release()
+	}
+	if st.behind != nil {
+		st.behind.release()
+	}
+	st.rx, st.cur, st.queue, st.behind, st.guarded = nil, nil, st.queue[:0], nil, nil
+	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.unprocessed, st.interrupted = false, false, false, false, false, false, false
+	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
+	streams.Put(st)
+}
+
+// failLocked ends the stream.
+func (st *stream) failLocked(err error, unprocessed bool) {
+	if st.err == nil {
+		st.err, st.unprocessed = err, unprocessed
+	}
+	st.reader.notify()
+	st.writer.notify()
+	if l, ok := st.s.owner.(leaver); ok {
+		l.left(st)
+	}
+}
+
+// leaver is an owner that wants to know when a peer gave up a stream.
+type leaver interface{ left(st *stream) }
+
+func (st *stream) resetByPeerLocked(c code) {
+	switch {
+	case st.rxEnd && c == noError:
+		// A complete answer is a success, whatever became of the request (RFC 9113 8.1).
+		st.writer.notify()
+		if st.err == nil {
+			st.err = &streamError{st.id, noError, "the peer wants no more"}
+		}
+	default:
+		st.failLocked(&peerReset{c}, c == refusedStream)
+	}
+}
+
+// rxEndedWell reports whether the peer only wants no more of us, having said all it had to say.
+func (st *stream) rxEndedWell() bool {
+	var se *streamError
+	return errors.As(st.err, &se) && se.code == noError
+}
+
+// peerReset is a RST_STREAM of the peer.
+type peerReset struct{ code code }
+
+// Error implements error.
+func (e *peerReset) Error() string { return "stream reset by the peer: " + e.code.String() }
+
+// dataLocked takes a DATA frame.
+func (st *stream) dataLocked(f *frame) error {
+	switch {
+	case st.sentReset:
+		return nil // the peer may not have known
+	case st.err != nil || st.rxEnd:
+		return &streamError{st.id, streamClosed, "DATA behind the end"}
+	case st.s.client && !st.final:
+		return &streamError{st.id, protocolError, "DATA before a final head"}
+	}
+	if st.recvWin -= int64(f.length); st.recvWin < 0 {
+		return &streamError{st.id, flowControlError, "more DATA than the window"}
+	}
+	st.owed += int64(f.length - len(f.payload))
+	n := int64(len(f.payload))
+	if st.left >= 0 {
+		if st.left -= n; st.left < 0 {
+			return &streamError{st.id, protocolError, "more DATA than content-length"}
+		}
+	}
+	if n > 0 {
+		if st.rx == nil {
+			st.rx = *rxBuffers.Get().(*[]byte)
+		}
+		st.rx = append(st.rx, f.payload...)
+	}
+	if f.has(flagEndStream) {
+		if st.left > 0 {
+			return &streamError{st.id, protocolError, "less DATA than content-length"}
+		}
+		st.rxEnd = true
+	}
+	st.reader.notify()
+	return nil
+}
+
+const maxInterims = 16
+
+// headersLocked takes a header block behind the one that opened the stream.
+func (st *stream) headersLocked(h *head) error {
+	switch {
+	case st.sentReset:
+		h.release()
+		return nil
+	case st.err != nil || st.rxEnd:
+		h.release()
+		return &streamError{st.id, streamClosed, "HEADERS behind the end"}
+	case st.s.client && !st.final:
+		if h.tooMuch {
+			h.bad = "response head larger than limits.header_bytes or limits.header_count"
+		}
+		st.final = len(h.status) != 3 || h.status[0] != '1' || h.bad != ""
+		if !st.final {
+			if st.interims++; st.interims > maxInterims {
+				h.bad = "too many interim responses"
+			}
+		}
+		st.rxEnd = h.end
+		if st.final && st.method != "HEAD" && h.status != "304" {
+			st.left = h.length
+		}
+		st.queue = append(st.queue, h)
+		st.reader.notify()
+		return nil
+	}
+	problem := h.trailers()
+	if h.tooMuch {
+		problem = "trailers larger than limits.header_bytes or limits.header_count"
+	}
+	if st.left > 0 {
+		problem = "less DATA than content-length"
+	}
+	if problem != "" {
+		h.release()
+		return &streamError{st.id, protocolError, problem}
+	}
+	st.behind, st.rxEnd = h, true
+	st.reader.notify()
+	return nil
+}
+
+// next returns the next piece of what came in, valid until the following call.
+func (st *stream) next(until time.Time) ([]byte, error) {
+	s := st.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.creditLocked(int64(len(st.cur)))
+	st.cur = st.cur[:0]
+	for {
+		switch {
+		case len(st.rx) > 0:
+			st.cur, st.rx = st.rx, st.cur[:0]
+			return st.cur, nil
+		case st.rxEnd:
+			return nil, io.EOF
+		case st.interrupted:
+			return nil, netio.ErrInterrupted
+		case st.err != nil:
+			return nil, st.err
+		}
+		s.mu.Unlock()
+		late := st.reader.wait(until)
+		s.mu.Lock()
+		if late && len(st.rx) == 0 && !st.rxEnd && st.err == nil {
+			return nil, netio.ErrTimeout
+		}
+	}
+}
+
+// creditLocked lets the peer send as much again as was taken, once it is worth a frame.
+func (st *stream) creditLocked(n int64) {
+	st.owed += n
+	if st.owed < streamWindow/4 || st.rxEnd || st.err != nil || st.sentReset {
+		return
+	}
+	s := st.s
+	s.roomLocked()
+	s.out = appendWindow(s.out, st.id, uint32(st.owed))
+	st.recvWin += st.owed
+	st.owed = 0
+	s.kickLocked()
+}
+
+// send appends p as DATA frames, as far as windows and room allow, and waits for more of them. It gives up when nothing
+// can be sent for as long as stall.
+func (st *stream) send(p []byte, stall time.Duration) error {
+	s := st.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var until time.Time
+	for len(p) > 0 {
+		if err := st.sendableLocked(); err != nil {
+			return err
+		}
+		n := min(int64(len(p)), int64(s.peer.frame), st.sendWin, s.sendWin)
+		if n > 0 && len(s.out) < roomy {
+			s.roomLocked()
+			st.lastSeq, st.lastAt = s.outSeq, len(s.out)
+			s.out = appendHead(s.out, int(n), kindData, 0, st.id)
+			s.out = append(s.out, p[:n]...)
+			st.sendWin -= n
+			s.sendWin -= n
+			s.dataSent++
+			s.kickLocked()
+			p, until = p[n:], time.Time{}
+			continue
+		}
+		if st.sendWin > 0 {
+			s.blocked = append(s.blocked, st)
+		}
+		if until.IsZero() {
+			until = time.Now().Add(stall)
+		}
+		s.mu.Unlock()
+		late := st.writer.wait(until)
+		s.mu.Lock()
+		if late && (st.sendWin <= 0 || s.sendWin <= 0 || len(s.out) >= roomy) {
+			return netio.ErrTimeout
+		}
+	}
+	return nil
+}
+
+func (st *stream) sendableLocked() error {
+	switch {
+	case st.err != nil:
+		return st.err
+	case st.s.err != nil:
+		return st.s.err
+	case st.sentEnd || st.sentReset:
+		return io.ErrClosedPipe
+	}
+	return nil
+}
+
+// endLocked marks the end of what we send: on the last DATA frame where that has not left yet, else by an empty one.
+func (st *stream) endLocked() error {
+	if err := st.sendableLocked(); err != nil {
+		return err
+	}
+	s := st.s
+	st.sentEnd = true
+	if st.lastSeq == s.outSeq && st.lastAt >= 0 && st.lastAt < len(s.out) {
+		s.out[st.lastAt+4] |= flagEndStream
+		return nil
+	}
+	s.roomLocked()
+	s.out = appendHead(s.out, 0, kindData, flagEndStream, st.id)
+	s.kickLocked()
+	return nil
+}
+
+// headLocked sends a header block that enc holds.
+func (st *stream) blockLocked(end bool) error {
+	if err := st.sendableLocked(); err != nil {
+		return err
+	}
+	s := st.s
+	s.roomLocked()
+	s.out = appendBlock(s.out, s.enc.buf, s.peer.frame, st.id, end)
+	s.enc.buf = s.enc.buf[:0]
+	st.sentEnd = end
+	s.kickLocked()
+	return nil
+}
+
+// resetLocked gives the stream up.
+func (st *stream) resetLocked(c code) {
+	if st.sentReset || st.s.err != nil {
+		return
+	}
+	st.sentReset = true
+	st.s.resetLocked(st.id, c)
+}
+
+// body is what comes in on a stream, as pipeline.Body.
+type body struct{ st *stream }
+
+// Next implements pipeline.Body.
+func (b body) Next(until time.Time) ([]byte, error) { return b.st.next(until) }
+
+// Buffered implements pipeline.Body.
+func (b body) Buffered() bool {
+	b.st.s.mu.Lock()
+	defer b.st.s.mu.Unlock()
+	return len(b.st.rx) > 0 || b.st.rxEnd || b.st.err != nil
+}
+
+// Whole implements pipeline.Body.
+func (b body) Whole() bool {
+	b.st.s.mu.Lock()
+	defer b.st.s.mu.Unlock()
+	return b.st.rxEnd
+}
+
+// Trailers implements pipeline.Body.
+func (b body) Trailers() []pipeline.Field {
+	if h := b.st.behind; h != nil {
+		return h.fields
+	}
+	return nil
+}
+
+// Raw implements pipeline.Body.
+func (b body) Raw() (*netio.Conn, int64) { return nil, 0 }
+
+// Advance implements pipeline.Body.
+func (b body) Advance(int64) {}
+
+func (s *session) encodeStatusLocked(status int) {
+	s.enc.add(":status", statusText(status), false)
+}
+
+// statusText avoids garbage for what is answered most.
+func statusText(status int) string {
+	switch status {
+	case 200:
+		return "200"
+	case 204:
+		return "204"
+	case 304:
+		return "304"
+	case 404:
+		return "404"
+	case 503:
+		return "503"
+	}
+	return strconv.Itoa(status)
+}
+
+func (s *session) encodeLengthLocked(n int64) {
+	s.enc.add("content-length", strconv.FormatInt(n, 10), false)
+}
+
+// encodeFields adds the fields that are sent on to the session's encoder. keepLength says that a content-length among
+// them is true.
+func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
+	for i := range fields {
+		f := &fields[i]
+		if f.Drop {
+			continue
+		}
+		switch f.ID {
+		case pipeline.FieldHost, pipeline.FieldTransferEncoding, pipeline.FieldConnection, pipeline.FieldUpgrade,
+			pipeline.FieldKeepAlive, pipeline.FieldProxyConnection, pipeline.FieldTE:
+			continue
+		case pipeline.FieldContentLength:
+			if !keepLength {
+				continue
+			}
+		}
+		s.enc.add(lowerName(f.Name), f.Value, false)
+	}
+}
