@@ -138,7 +138,7 @@ func (c *compiler) meters(r, was *Route) {
 func breakerOf(p *config.Policy) (cfg resilience.BreakerConfig, off bool) {
 	b := &p.Breaker
 	return resilience.BreakerConfig{
-		ErrorThreshold: b.ErrorThreshold.Value, RequestVolume: b.RequestVolume.Value, Window: b.Window.Value,
+		ErrorThreshold: orLeast(b.ErrorThreshold.Value), RequestVolume: b.RequestVolume.Value, Window: b.Window.Value,
 		Buckets: b.Buckets.Value, SleepWindow: b.SleepWindow.Value, HalfOpenProbes: b.HalfOpenProbes.Value,
 	}, b.Off.Value
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"hash/fnv"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,20 +79,31 @@ func (c *compiler) fill(s, was *Service) {
 		return
 	}
 	s.Outlier = resilience.NewOutlier(resilience.OutlierConfig{
-		ConsecutiveFailures: p.Outlier.ConsecutiveFailures.Value,
-		ErrorRatio:          p.Outlier.ErrorRatio.Value,
-		TimeoutRatio:        p.Outlier.TimeoutRatio.Value,
+		ConsecutiveFailures: orNever(p.Outlier.ConsecutiveFailures.Value),
+		ErrorRatio:          orLeast(p.Outlier.ErrorRatio.Value),
+		TimeoutRatio:        orLeast(p.Outlier.TimeoutRatio.Value),
 		RequestVolume:       p.Outlier.RequestVolume.Value,
 		Window:              p.Outlier.Window.Value,
 		EjectFor:            p.Outlier.EjectFor.Value,
 		EjectMax:            p.Outlier.EjectMax.Value,
-		MaxEjected:          p.Outlier.MaxEjected.Value,
+		MaxEjected:          orLeast(p.Outlier.MaxEjected.Value),
 		ProbeInterval:       s.Probe.Interval,
 	})
 	if was != nil {
 		s.Outlier = s.Outlier.Adopt(was.Outlier)
 	}
 }
+
+// orNever and orLeast carry a 0 of the configuration, which says "not counted" of a number and "the first one" of a ratio,
+// to meters that take it for "not set".
+func orNever(n int) int {
+	if n == 0 {
+		return math.MaxInt
+	}
+	return n
+}
+
+func orLeast(ratio float64) float64 { return max(ratio, 1e-6) }
 
 // endpoints turns specs into endpoints; those that were there before keep their meters and, where nothing about them
 // changed, themselves.
