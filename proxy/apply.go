@@ -45,14 +45,19 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 // bind gives what is new in a snapshot its pools and counters, and returns the services that changed.
 func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 	var changed []*snapshot.Service
+	now := time.Now()
 	for dir, d := range directories(next) {
 		for _, s := range d.List {
+			var was *snapshot.Service
 			if prev != nil {
-				if was, ok := directory(prev, dir).Get(s.Name); ok && was == s {
-					continue
-				}
+				was, _ = directory(prev, dir).Get(s.Name)
+			}
+			if was == s {
+				continue
 			}
 			changed = append(changed, s)
+			// Slow start is for endpoints that join others, not for those that the proxy finds when it starts.
+			joins := was != nil && len(was.Endpoints) > 0 && was.Protocol == s.Protocol
 			s.Rest.Meters = p.o.Recorder.Series(dir, s.Name, "")
 			for _, r := range s.Routes {
 				r.Meters = p.o.Recorder.Series(dir, s.Name, r.Name)
@@ -61,6 +66,9 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 			for _, e := range s.Endpoints {
 				if e.Pool == nil {
 					e.Pool = p.newPool(s, e, next.Mesh.Config)
+					if joins {
+						e.Meter.Since.Store(now.UnixNano())
+					}
 				}
 				poolOf(e).Set(settings)
 			}
