@@ -7,7 +7,7 @@ TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 UNIT    := $(GO) list ./... | grep -v /e2e/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test unit e2e race fuzz fuzz-long lint fmt bench demo cover soak schema clean
+.PHONY: help setup build docker test unit e2e race fuzz fuzz-long lint fmt bench demo cover soak schema clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ setup: ## install what the tests need (Debian: apt)
 
 build: ## build bin/sidecar: static, reproducible, with its version
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/sidecar
+
+docker: ## build the container image sidecar:VERSION (needs docker)
+	docker build --build-arg VERSION=$(VERSION) -t sidecar:$(VERSION) .
 
 test: setup unit e2e ## everything that CI runs: unit tests, then the real binary end to end
 

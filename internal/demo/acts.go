@@ -206,7 +206,7 @@ func (s *stage) misconfigured(ctx context.Context) {
 	load := s.app.steady(ctx, "catalog", itemPath)
 	defer load.end()
 	until(ctx, patience, func() bool { return load.calls() > 50 })
-	text, was := s.broken(), s.proxy.Snapshot()
+	text, was := s.mistaken(), s.proxy.Snapshot()
 	s.say("the file is edited again, by somebody in a hurry:")
 	s.quote(added(s.withCanary(), text))
 	err := s.reload(ctx, text)

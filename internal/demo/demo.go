@@ -64,8 +64,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	s.epilogue(ctx)
-	if len(s.story.broken) > 0 {
-		return &Failed{Claims: s.story.broken, Standstill: s.stood()}
+	if len(s.broken) > 0 {
+		return &Failed{Claims: s.broken, Standstill: s.stood()}
 	}
 	return nil
 }
@@ -104,5 +104,5 @@ func (s *stage) epilogue(ctx context.Context) {
 	s.claim(s.app.failures("catalog")+s.app.failures("search") == 0,
 		"catalog and search: no call failed, although endpoints died, hung and came back")
 	s.claim(s.app.failures("payments") == s.doomed, "payments: calls failed while all of it was dead (%d), and at no other time", s.doomed)
-	s.say("%d claims, %d broken", s.claims, len(s.story.broken))
+	s.say("%d claims, %d broken", s.claims, len(s.broken))
 }

@@ -60,8 +60,8 @@ const (
 	goodRetry, badRetry     = "      retry: 2\n", "      retrie: 2\n"
 )
 
-// broken is the configuration with two mistakes.
-func (s *stage) broken() string {
+// mistaken is the configuration with two mistakes.
+func (s *stage) mistaken() string {
 	text := strings.Replace(s.withCanary(), goodTimeout, badTimeout, 1)
 	return strings.Replace(text, goodRetry, badRetry, 1)
 }
