@@ -31,6 +31,7 @@ func (x *Exchange) fail(a resilience.Action) {
 	if a.Reason != resilience.CallerGone {
 		status := 0
 		if a.Reason == resilience.Overloaded {
+			x.p.Recorder.UpstreamConn(x.to.Service.Name).LimitRefused(resilience.LimitConnections.String())
 			x.retryAfter(time.Now().Add(time.Second))
 		}
 		x.answer(a.Reason, status, x.out.Detail)
