@@ -145,3 +145,16 @@ func (p *Process) OpenFiles(t testing.TB) int {
 	}
 	return len(list)
 }
+
+// Reload puts a document in the place of the configuration and waits until it is in force.
+func (p *Process) Reload(t testing.TB, document string, args ...any) {
+	t.Helper()
+	before, failed := p.Metric(t, "sidecar_reloads_total", `result="ok"`), p.Metric(t, "sidecar_reloads_total", `result="failed"`)
+	p.Write(t, document, args...)
+	Eventually(t, 10*time.Second, "the new configuration is in force", func() bool {
+		if p.Metric(t, "sidecar_reloads_total", `result="failed"`) > failed {
+			t.Fatalf("the configuration was refused: %s", tail(p.Said()))
+		}
+		return p.Metric(t, "sidecar_reloads_total", `result="ok"`) > before
+	})
+}

@@ -6,12 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Origin is a scripted server.
 type Origin struct {
 	Address string
 
+	t        testing.TB
 	listener net.Listener
 	accepted atomic.Int64
 	requests atomic.Int64
@@ -36,7 +38,7 @@ func ServeAt(t testing.TB, address string, serve func(*Conn)) *Origin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Origin{Address: l.Addr().String(), listener: l, serve: serve, conns: map[*Conn]struct{}{}}
+	o := &Origin{t: t, Address: l.Addr().String(), listener: l, serve: serve, conns: map[*Conn]struct{}{}}
 	o.work.Add(1)
 	go o.accept()
 	t.Cleanup(o.Close)
@@ -139,5 +141,14 @@ func (o *Origin) Close() {
 	}
 	o.conns = nil
 	o.mu.Unlock()
-	o.work.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.work.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		o.t.Error("a script of an origin does not end")
+	}
 }
