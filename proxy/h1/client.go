@@ -49,7 +49,8 @@ func (p *Pool) Open(fresh bool, connect time.Duration, until time.Time) (pipelin
 	a.conn = c
 	a.lim = p.lim
 	a.in.c, a.out.c, a.out.stall = c.Conn, c.Conn, writeStall
-	a.in.n, a.out.n = 0, 0
+	a.in.n = 0
+	a.out.n.Store(0)
 	a.interims, a.final, a.complete, a.held = 0, false, false, false
 	return a, nil
 }
@@ -113,7 +114,7 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, hold bool) error {
 		a.out.ready()
 		a.out.buf = lastChunk(a.out.buf, trailers)
 	}
-	if hold && a.conn.Reused() && a.out.n == 0 && a.out.err == nil {
+	if hold && a.conn.Reused() && a.out.n.Load() == 0 && a.out.err == nil {
 		// ReadHead will send it. A pooled connection was looked at just now: nothing can come before the request.
 		a.held, a.complete = true, true
 		return nil
@@ -124,14 +125,14 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, hold bool) error {
 }
 
 // Sent implements pipeline.Upstream.
-func (a *attempt) Sent() bool { return a.out.n > 0 }
+func (a *attempt) Sent() bool { return a.out.n.Load() > 0 }
 
 // RawWriter implements pipeline.Upstream.
 func (a *attempt) RawWriter(n int64) *netio.Conn {
 	if a.reqFraming != outLength || a.out.flush() != nil {
 		return nil
 	}
-	a.out.n += n
+	a.out.n.Add(n)
 	return a.conn.Conn
 }
 

@@ -67,7 +67,7 @@ func (rd *reader) wait(until time.Time) error {
 // ask sends what w holds and waits for the first bytes of the answer.
 func (rd *reader) ask(w *writer, until time.Time) error {
 	sent, b, n, err := rd.c.Ask(w.buf, w.stall, lendHead, returnHead, until)
-	w.n += int64(sent)
+	w.n.Add(int64(sent))
 	if sent == len(w.buf) {
 		w.buf = w.buf[:0]
 	} else {

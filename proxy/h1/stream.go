@@ -116,7 +116,7 @@ func (c *conn) RawWriter(n int64) *netio.Conn {
 	if c.framing != outLength && c.framing != outToClose || c.out.flush() != nil {
 		return nil
 	}
-	c.out.n += n
+	c.out.n.Add(n)
 	return c.nc
 }
 

@@ -3,6 +3,7 @@ package h1
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -22,7 +23,7 @@ type writer struct {
 	c     *netio.Conn
 	buf   []byte
 	stall time.Duration // longest time the peer may take nothing
-	n     int64         // bytes that left
+	n     atomic.Int64  // bytes that left; may be read by others
 	err   error         // of the first write that failed
 }
 
@@ -38,7 +39,7 @@ func (w *writer) flush() error {
 		return w.err
 	}
 	n, err := w.c.Write(w.buf, w.stall)
-	w.n += int64(n)
+	w.n.Add(int64(n))
 	w.err = err
 	w.buf = w.buf[:0]
 	return err
@@ -62,7 +63,7 @@ func (w *writer) write(p []byte) error {
 		return nil
 	}
 	n, err := w.c.Write(p, w.stall)
-	w.n += int64(n)
+	w.n.Add(int64(n))
 	w.err = err
 	return err
 }
