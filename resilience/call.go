@@ -105,7 +105,7 @@ func (c *Call) decide(now time.Time, slot int, avoid uint8, o Outcome) Action {
 	switch {
 	case o.Kind == Gone:
 		return c.fail(CallerGone, WhyCaller)
-	case o.Kind == Answered && !c.p.On.Answer(o.Status):
+	case o.Kind == Answered && !c.p.On.Match(o):
 		if o.Failed() {
 			return c.finish(slot, WhyNotRetryable)
 		}
@@ -124,7 +124,9 @@ func (c *Call) decide(now time.Time, slot int, avoid uint8, o Outcome) Action {
 	why := c.refuse(o)
 	var delay time.Duration
 	if why == WhyNone {
-		delay = c.delay(o.Untried)
+		if delay = c.delay(o.Untried); o.Pushback > 0 {
+			delay = o.Pushback // gRPC A6: instead of the backoff
+		}
 		if delay >= c.deadline-at {
 			why = WhyDeadline
 		} else if !c.budget.Take(now) {
@@ -156,6 +158,8 @@ func (c *Call) refuse(o Outcome) Why {
 	switch {
 	case c.committed, c.p.Retries <= 0, !c.p.On.Match(o), !c.idempotent && (o.Sent || o.Kind == Answered):
 		return WhyNotRetryable
+	case o.Pushback < 0:
+		return WhyPushback
 	case !c.atHand(o):
 		return WhyBody
 	case c.broken, o.Broken:

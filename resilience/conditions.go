@@ -1,11 +1,13 @@
 package resilience
 
+import "strings"
+
 // ConditionError says which word of a retry's `when` list is not a condition.
 type ConditionError struct{ Word string }
 
 // Error names the word and what would fit.
 func (e *ConditionError) Error() string {
-	return "unknown retry condition \"" + e.Word + "\": want connect, refused, reset, timeout, a status 400 … 599, 4xx or 5xx"
+	return "unknown retry condition \"" + e.Word + "\": want connect, refused, reset, timeout, a status 400 … 599, 4xx, 5xx or grpc:STATUS"
 }
 
 // DefaultConditions is the `when` list of a policy that gives none: connect, refused, reset, timeout, 502, 503, 504.
@@ -33,6 +35,14 @@ func ParseConditions(words []string) (Conditions, error) {
 		case "5xx":
 			c.set(500, 599)
 		default:
+			if name, ok := strings.CutPrefix(w, "grpc:"); ok {
+				g, ok := parseGRPCName(name)
+				if !ok {
+					return Conditions{}, &ConditionError{Word: w}
+				}
+				c.GRPC |= 1 << g
+				continue
+			}
 			status, ok := parseStatus(w)
 			if !ok {
 				return Conditions{}, &ConditionError{Word: w}
@@ -74,7 +84,7 @@ func (c *Conditions) Answer(status int) bool {
 func (c *Conditions) Match(o Outcome) bool {
 	switch o.Kind {
 	case Answered:
-		return c.Answer(o.Status)
+		return c.Answer(o.Status) || o.GRPC != NotGRPC && c.GRPC>>o.GRPC&1 == 1
 	case Refused:
 		return c.Connect || c.Refused
 	case ConnectTimed:
@@ -112,6 +122,9 @@ func (c Conditions) String() string {
 		for s := from; s < from+100; s++ {
 			word(!whole && c.Answer(s), string([]byte{'0' + byte(s/100), '0' + byte(s/10%10), '0' + byte(s%10)}))
 		}
+	}
+	for g := GRPCCancelled; g < GRPCInvalid; g++ {
+		word(c.GRPC>>g&1 == 1, "grpc:"+g.String())
 	}
 	return string(b)
 }

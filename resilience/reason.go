@@ -87,5 +87,6 @@ func (v Verb) String() string { return [...]string{"wait", "try", "finish", "fai
 func (w Why) String() string {
 	return [...]string{
 		"", "first", "retry", "stale", "exhausted", "budget", "not_retryable", "body", "deadline", "caller", "breaker",
+		"pushback",
 	}[w]
 }

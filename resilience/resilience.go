@@ -70,16 +70,21 @@ type Outcome struct {
 	Replayable bool
 	// Untried says that a usable endpoint is left that this call has not tried.
 	Untried bool
+	// GRPC is the status of a gRPC answer, as far as it is known when the attempt is judged.
+	GRPC GRPC
+	// Pushback is how long the endpoint asks to be left alone before a retry; negative: it wants none. 0: it said nothing.
+	Pushback time.Duration
 	// Broken says that the breaker of the call is open or half-open now: no retry by the policy (S-149).
 	Broken bool
 }
 
 // Failed reports whether outlier detection and breaker count o against the endpoint: connect, reset, timeout, protocol
-// error and any 5xx. 4xx and a caller who left never count.
+// error, any 5xx, and the gRPC statuses UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL and UNAVAILABLE. 4xx and a
+// caller who left never count.
 func (o Outcome) Failed() bool {
 	switch o.Kind {
 	case Answered:
-		return o.Status >= 500
+		return o.Status >= 500 || o.GRPC.failed()
 	case Gone, NoEndpoint, Saturated:
 		return false
 	}
@@ -100,6 +105,7 @@ type Policy struct {
 type Conditions struct {
 	Connect, Refused, Reset, Timeout bool
 	Status                           [10]uint64 // bit set of statuses 0 … 639
+	GRPC                             uint32     // bit set of GRPC
 }
 
 // Verb is what the engine must do next.
@@ -129,6 +135,7 @@ const (
 	WhyDeadline     // the overall time is over
 	WhyCaller       // the caller left
 	WhyBreaker      // an open breaker suppresses retries (S-149)
+	WhyPushback     // the endpoint asked not to be tried again
 )
 
 // MaxSlots bounds the attempts of one call that run at the same time.

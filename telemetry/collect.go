@@ -120,6 +120,15 @@ func (s *scrape) route(v *Series) {
 	if in, out := c.in.Load(), c.out.Load(); http || in+out > 0 {
 		s.count(d.retries, c.retries.Load(), base...)
 		s.count(d.replays, c.replays.Load(), base...)
+		if g := c.grpc.Load(); g != nil {
+			for status := range g.calls {
+				if n := g.calls[status].Load(); n > 0 {
+					s.count(d.grpcCalls, n, dir, route, svc, pair("status", resilience.GRPC(status).String()))
+				}
+			}
+			s.count(d.grpcMessages, g.in.Load(), dir, route, svc, pair("way", "received"))
+			s.count(d.grpcMessages, g.out.Load(), dir, route, svc, pair("way", "sent"))
+		}
 		s.count(d.requestBytes, in, base...)
 		s.count(d.responseBytes, out, base...)
 	}

@@ -8,6 +8,7 @@ type descriptions struct {
 
 	requests, inFlight, attempts, retries, replays  *prometheus.Desc
 	requestBytes, responseBytes                     *prometheus.Desc
+	grpcCalls, grpcMessages                         *prometheus.Desc
 	tcpConns, tcpReceived, tcpSent                  *prometheus.Desc
 	breakerState, breakerChanges                    *prometheus.Desc
 	duration, quantile                              *prometheus.Desc
@@ -44,6 +45,9 @@ func (d *descriptions) exchanges() {
 	d.attempts = d.add("attempts_total", "Tries at endpoints.", route...)
 	d.retries = d.add("retries_total", "Tries repeated by the retry policy.", route...)
 	d.replays = d.add("replays_total", "Tries repeated because the pooled connection was dead.", route...)
+	d.grpcCalls = d.add("grpc_calls_total", "gRPC calls that ended, by status.", "direction", "route", "service", "status")
+	d.grpcMessages = d.add("grpc_messages_total", "Messages of gRPC calls, received from and sent to downstream.",
+		"direction", "route", "service", "way")
 	d.requestBytes = d.add("request_bytes_total", "Bytes of HTTP request bodies.", route...)
 	d.responseBytes = d.add("response_bytes_total", "Bytes of HTTP response bodies.", route...)
 	d.tcpConns = d.add("tcp_connections_total", "TCP connections that ended.", "direction", "reason", "route", "service")

@@ -55,6 +55,9 @@ func appendLine(b []byte, o *Outcome, text bool) []byte {
 	l.str(`,"request_id":"`, o.RequestID, capName)
 	l.str(`,"trace_id":"`, o.TraceID, capShort)
 	l.yes(`,"upgraded":`, o.Upgraded)
+	l.word(`,"grpc_status":"`, o.GRPC.String())
+	l.num(`,"messages_in":`, o.MessagesIn)
+	l.num(`,"messages_out":`, o.MessagesOut)
 	l.yes(`,"ongoing":`, o.Ongoing)
 	if !text {
 		l.b = append(l.b, '}')

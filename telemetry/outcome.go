@@ -56,6 +56,9 @@ type Outcome struct {
 	BytesOut  int64 // response body, or bytes to downstream
 	Upgraded  bool
 
+	GRPC                    resilience.GRPC // status of a gRPC call; NotGRPC: none
+	MessagesIn, MessagesOut int64           // of a gRPC call, from and to downstream
+
 	// Ongoing marks a report on an exchange that is not over: a log line with the totals so far, and its bytes are
 	// counted; the final Record of the same Outcome value counts the rest.
 	Ongoing bool

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sidecar-mesh/sidecar/resilience"
 )
 
 // Options configure a Recorder; the zero value is usable.
@@ -138,6 +140,9 @@ func (r *Recorder) count(o *Outcome, s *Series, c *counters, tcp bool) {
 	method := uint32(methodTCP)
 	if !tcp {
 		method = methodClass(o.Method)
+	}
+	if o.GRPC != resilience.NotGRPC {
+		c.countGRPC(o)
 	}
 	c.cells.add(pack(method, statusClass(o.Status), o.Reason))
 	took := o.Total

@@ -43,6 +43,7 @@ func everything(r *Recorder) {
 	items.Begin()
 	bad := Outcome{
 		Series: items, Method: "POST", Status: 504, Reason: resilience.Timeout, Start: day(), Total: time.Second, Attempts: 1,
+		GRPC: resilience.GRPCDeadlineExceeded, MessagesIn: 1, MessagesOut: 2,
 	}
 	r.Record(&bad)
 	items.Begin()

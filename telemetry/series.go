@@ -35,6 +35,24 @@ type counters struct {
 	breaker          atomic.Int32  // state + 1; 0: never changed
 	breakerTo        [breakerStates]atomic.Uint64
 	cells            block
+	grpc             atomic.Pointer[grpcCounters]
+}
+
+// grpcCounters is the part that exists once a gRPC call was seen.
+type grpcCounters struct {
+	calls   [resilience.GRPCStatuses]atomic.Uint64
+	in, out atomic.Uint64 // messages
+}
+
+func (c *counters) countGRPC(o *Outcome) {
+	g := c.grpc.Load()
+	if g == nil {
+		c.grpc.CompareAndSwap(nil, new(grpcCounters))
+		g = c.grpc.Load()
+	}
+	g.calls[min(o.GRPC, resilience.GRPCInvalid)].Add(1)
+	g.in.Add(uint64(max(0, o.MessagesIn)))
+	g.out.Add(uint64(max(0, o.MessagesOut)))
 }
 
 // block holds counts of (method class, status class, reason), filled in the order of first use; few are ever seen, so a

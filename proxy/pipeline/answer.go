@@ -73,6 +73,11 @@ func (x *Exchange) answer(reason resilience.Reason, status int, detail string) {
 		body = append(body, detail...)
 	}
 	body = append(body, '\n')
+	if x.call.is {
+		x.grpcAnswer(reason, str(body[:len(body)-1]))
+		x.sendLocal(nil)
+		return
+	}
 	r := &x.resp
 	*r = Response{Status: status, Fields: append(r.Fields[:0], Field{Name: "Date", Value: now().date},
 		Field{Name: "Content-Type", Value: "text/plain; charset=utf-8", ID: FieldContentType},
@@ -253,6 +258,7 @@ func (x *Exchange) recordAt(now time.Time) {
 	}
 	o.Caller, o.Method, o.Host, o.Path = x.peer.Full, x.Req.Method, x.Req.Authority, x.Req.Target
 	o.RequestID = x.requestID
+	o.GRPC, o.MessagesIn, o.MessagesOut = x.call.status, x.call.in.n, x.call.out.n
 	if !o.Upgraded {
 		o.BytesIn = x.upload.bytes.Load()
 	}

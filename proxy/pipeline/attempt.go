@@ -28,7 +28,7 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 		return resilience.Outcome{Kind: resilience.NoEndpoint}
 	}
 	x.began = x.Clock
-	x.resp.Status = 0
+	x.resp.Status, x.ahead, x.call.pending = 0, ahead{}, false
 	x.ep.Meter.Active.Add(1)
 	up, err := x.ep.Pool.(Pool).Open(a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
 	if err != nil {
@@ -134,6 +134,7 @@ func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
 func (x *Exchange) send(until time.Time) {
 	q := &x.Req
 	x.setDeadline(until)
+	x.previousAttempts()
 	if x.up.SendHead(q) != nil {
 		return
 	}
@@ -154,10 +155,17 @@ func (x *Exchange) setDeadline(until time.Time) {
 	if x.deadline.IsZero() {
 		return
 	}
-	left := max(1, time.Until(until).Milliseconds())
+	if x.call.is && x.rt.Plan.PerTry == 0 {
+		until = x.deadline // the time limits of a policy are about the head, the caller's about the whole call
+	}
+	left := time.Until(until)
 	for i := range x.Req.Fields {
-		if f := &x.Req.Fields[i]; f.ID == FieldEnvoyTimeout && !f.Drop {
-			f.Value = strconv.FormatInt(left, 10)
+		switch f := &x.Req.Fields[i]; {
+		case f.Drop:
+		case f.ID == FieldEnvoyTimeout:
+			f.Value = strconv.FormatInt(max(1, left.Milliseconds()), 10)
+		case f.ID == FieldGRPCTimeout:
+			f.Value = formatGRPCTimeout(left)
 		}
 	}
 }
@@ -196,6 +204,9 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 			x.out.FirstByte = x.Clock.Sub(x.Start)
 			o := x.outcome(resilience.Answered)
 			o.Status = status
+			if x.call.is {
+				x.look(&o)
+			}
 			return o
 		case status == 100:
 			if !x.Req.Expect {
@@ -291,6 +302,9 @@ func (x *Exchange) judge(next resilience.Action) {
 	}
 	if next.Why == resilience.WhyStale || x.ended.Kind == resilience.NoEndpoint {
 		return
+	}
+	if x.call.pending && x.ended.Kind == resilience.Answered {
+		return // settle will
 	}
 	x.report(x.ended)
 }

@@ -105,6 +105,9 @@ func (x *Exchange) identify() {
 	q := &x.Req
 	for i := range q.Fields {
 		f := &q.Fields[i]
+		if f.Drop {
+			continue
+		}
 		switch f.ID {
 		case FieldXRequestID:
 			if x.requestID == "" && validID(f.Value) {
@@ -120,11 +123,19 @@ func (x *Exchange) identify() {
 			}
 		case FieldEnvoyTimeout:
 			if ms, err := strconv.ParseUint(f.Value, 10, 32); err == nil && ms > 0 {
-				x.deadline = x.Start.Add(time.Duration(ms) * time.Millisecond)
+				x.lower(x.Start.Add(time.Duration(ms) * time.Millisecond))
 			} else {
 				f.Drop = true
 			}
-		case FieldXSidecar:
+		case FieldContentType:
+			x.call.is = q.Version == HTTP2 && isGRPC(f.Value)
+		case FieldGRPCTimeout:
+			if d, ok := parseGRPCTimeout(f.Value); ok {
+				x.lower(x.Start.Add(d))
+			} else {
+				f.Drop = true
+			}
+		case FieldXSidecar, FieldGRPCPrevious:
 			f.Drop = true
 		}
 	}

@@ -31,6 +31,10 @@ const (
 	FieldXSidecar // names that begin with x-sidecar-
 	FieldEnvoyTimeout
 	FieldContentType
+	FieldGRPCTimeout
+	FieldGRPCStatus
+	FieldGRPCPushback
+	FieldGRPCPrevious
 )
 
 // Field is one header or trailer field. Its strings point into the buffer of the message it came with.
@@ -74,6 +78,8 @@ func Classify(name string) FieldID {
 		return pick(name, "upgrade", FieldUpgrade, "", 0)
 	case 'e':
 		return pick(name, "expect", FieldExpect, "", 0)
+	case 'g':
+		return classifyG(name)
 	case 'v':
 		return pick(name, "via", FieldVia, "", 0)
 	case 'f':
@@ -82,6 +88,20 @@ func Classify(name string) FieldID {
 		return classifyP(name)
 	case 'x':
 		return classifyX(name)
+	}
+	return FieldOther
+}
+
+func classifyG(name string) FieldID {
+	switch len(name) {
+	case len("grpc-status"):
+		return pick(name, "grpc-status", FieldGRPCStatus, "", 0)
+	case len("grpc-timeout"):
+		return pick(name, "grpc-timeout", FieldGRPCTimeout, "", 0)
+	case len("grpc-retry-pushback-ms"):
+		return pick(name, "grpc-retry-pushback-ms", FieldGRPCPushback, "", 0)
+	case len("grpc-previous-rpc-attempts"):
+		return pick(name, "grpc-previous-rpc-attempts", FieldGRPCPrevious, "", 0)
 	}
 	return FieldOther
 }

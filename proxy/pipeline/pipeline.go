@@ -98,7 +98,7 @@ type state struct {
 	deadline  time.Time // of the caller, zero if none
 	raw       bool      // a TCP connection: an attempt is over when it is connected
 
-	call     resilience.Call
+	plan     resilience.Call
 	action   resilience.Action
 	ticket   resilience.Ticket
 	breaking bool // the breaker has to be told how the call ends
@@ -112,6 +112,8 @@ type state struct {
 	began time.Time // of the last attempt
 	ended resilience.Outcome
 	resp  Response
+	call  call  // of gRPC
+	ahead ahead // of the response body
 
 	retryIn int64 // seconds, of an answer of ours
 	out     telemetry.Outcome
@@ -178,7 +180,7 @@ func (x *Exchange) serve() {
 
 // try runs the call: it makes attempts until one has an answer to relay, or answers locally.
 func (x *Exchange) try() bool {
-	a := x.call.Start(&x.rt.Plan, x.rt.Budget, x.Clock, resilience.Facts{
+	a := x.plan.Start(&x.rt.Plan, x.rt.Budget, x.Clock, resilience.Facts{
 		Idempotent: x.rt.Idempotent(x.Req.Method), HasBody: x.Req.HasBody && x.Req.Length != 0, Deadline: x.deadline, Rand: x.idHash,
 	})
 	for {
@@ -186,7 +188,7 @@ func (x *Exchange) try() bool {
 		switch a.Verb {
 		case resilience.Try:
 			x.ended = x.attempt(a)
-			next := x.call.Result(x.Clock, a.Slot, x.ended)
+			next := x.plan.Result(x.Clock, a.Slot, x.ended)
 			x.judge(next)
 			if next.Verb != resilience.Finish {
 				x.abandon()
@@ -209,13 +211,13 @@ func (x *Exchange) pause(until time.Time) resilience.Action {
 	x.Clock = time.Now()
 	switch {
 	case x.down.Guard(nil):
-		return x.call.CallerGone(x.Clock)
+		return x.plan.CallerGone(x.Clock)
 	case x.rt.Breaker.State(x.Clock) != resilience.Closed:
-		if a := x.call.BreakerOpened(x.Clock); a.Verb == resilience.Fail {
+		if a := x.plan.BreakerOpened(x.Clock); a.Verb == resilience.Fail {
 			return a
 		}
 	}
-	return x.call.Tick(x.Clock)
+	return x.plan.Tick(x.Clock)
 }
 
 func random() uint64 { return rand.Uint64() }

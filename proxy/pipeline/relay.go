@@ -35,7 +35,12 @@ func (x *Exchange) relayBody() bool {
 	if err := down.Head(&x.resp, x.upload.poll()); err != nil {
 		return x.lostCaller(err)
 	}
-	for {
+	if p := x.ahead.piece; p != nil {
+		if err := x.pass(p); err != nil {
+			return x.lostCaller(err)
+		}
+	}
+	for !x.ahead.done {
 		if !body.Buffered() {
 			if err := down.Flush(); err != nil {
 				return x.lostCaller(err)
@@ -46,24 +51,33 @@ func (x *Exchange) relayBody() bool {
 				continue
 			}
 		}
-		p, err := body.Next(x.idleUntil(body))
+		p, err := body.Next(x.bodyUntil(body))
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return x.cutShort(err)
 		}
-		x.out.BytesOut += int64(len(p))
-		if err := down.Write(p); err != nil {
+		if err := x.pass(p); err != nil {
 			return x.lostCaller(err)
 		}
 	}
+	x.settle()
 	trailers := body.Trailers()
 	FilterTrailers(trailers)
 	if err := down.End(trailers); err != nil {
 		return x.lostCaller(err)
 	}
 	return true
+}
+
+// pass sends a piece of the body on.
+func (x *Exchange) pass(p []byte) error {
+	x.out.BytesOut += int64(len(p))
+	if x.call.is {
+		x.call.out.feed(p)
+	}
+	return x.down.Write(p)
 }
 
 // relayRaw lets the kernel move the rest of a large body.
@@ -103,6 +117,9 @@ func (x *Exchange) cutShort(err error) bool {
 	switch {
 	case errors.Is(err, netio.ErrInterrupted):
 		return x.lostCaller(err)
+	case x.pastDeadline(err):
+		o.Kind = resilience.TimedOut
+		x.out.Reason, x.out.Detail = resilience.Timeout, "the deadline of the call is over"
 	case errors.Is(err, netio.ErrTimeout):
 		o.Kind = resilience.TimedOut
 		x.out.Reason, x.out.Detail = resilience.Timeout, "no byte of the response body within idle_timeout"
@@ -115,6 +132,9 @@ func (x *Exchange) cutShort(err error) bool {
 	x.ended = o
 	x.Clock = time.Now()
 	x.report(o)
+	if x.grpcTrailers(x.out.Reason, x.out.Detail) {
+		return false
+	}
 	_ = x.down.Flush() // what did arrive, before the cut
 	x.down.Abort()
 	return false
@@ -139,6 +159,7 @@ func (x *Exchange) switchProtocols() {
 
 // tunnel moves bytes both ways until the end; the exchange's timers no longer apply, its idle bound does.
 func (x *Exchange) tunnel() {
+	x.down.Guard(nil) // the relay sees for itself who leaves: when both have said their last, bytes may still be on their way
 	up, fromUp := x.up.Detach()
 	down, fromDown := x.down.Detach()
 	_, err := up.Write(fromDown, x.rt.IdleTimeout)
@@ -162,7 +183,6 @@ func (x *Exchange) tunnel() {
 	}
 	x.out.BytesIn += int64(len(fromDown))
 	x.out.BytesOut += int64(len(fromUp))
-	x.down.Guard(nil)
 	x.close(false)
 }
 

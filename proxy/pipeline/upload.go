@@ -116,6 +116,9 @@ func (x *Exchange) pump(aside bool) {
 			return
 		}
 		u.bytes.Add(int64(len(p)))
+		if x.call.is {
+			x.call.in.feed(p)
+		}
 		switch {
 		case u.lost:
 		case u.keep && len(u.kept)+len(p) <= limit:
@@ -151,7 +154,7 @@ func (x *Exchange) pumpRaw(body Body) bool {
 	var we *netio.WriteError
 	switch {
 	case err == nil:
-	case errors.As(err, &we):
+	case errors.As(err, &we), errors.Is(err, netio.ErrInterrupted): // it is stop that interrupts
 		x.upload.upErr = err
 	default:
 		x.upload.downErr = err
@@ -178,7 +181,12 @@ func FilterTrailers(fields []Field) {
 
 // AllowedTrailer reports whether a field of that name may come behind a body.
 func AllowedTrailer(name string) bool {
-	if name == "" || Classify(name) != FieldOther {
+	switch Classify(name) {
+	case FieldOther, FieldGRPCStatus, FieldGRPCPushback:
+	default:
+		return false
+	}
+	if name == "" {
 		return false
 	}
 	for _, bad := range [...]string{

@@ -1,0 +1,265 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+// call is what an exchange knows of a gRPC call; the zero call is none.
+type call struct {
+	is      bool
+	status  resilience.GRPC // as far as it came
+	pending bool            // the head was good, the status is to come behind the body
+	in, out messages
+}
+
+// isGRPC reports whether a content type is application/grpc, with a "+proto" or parameters or without (not grpc-web).
+func isGRPC(contentType string) bool {
+	const grpc = "application/grpc"
+	return hasPrefixFold(contentType, grpc) &&
+		(len(contentType) == len(grpc) || contentType[len(grpc)] == '+' || contentType[len(grpc)] == ';')
+}
+
+// parseGRPCTimeout reads the value of a grpc-timeout field: at most eight digits and a unit.
+func parseGRPCTimeout(s string) (time.Duration, bool) {
+	if len(s) < 2 || len(s) > 9 {
+		return 0, false
+	}
+	var unit time.Duration
+	switch s[len(s)-1] {
+	case 'H':
+		unit = time.Hour
+	case 'M':
+		unit = time.Minute
+	case 'S':
+		unit = time.Second
+	case 'm':
+		unit = time.Millisecond
+	case 'u':
+		unit = time.Microsecond
+	case 'n':
+		unit = time.Nanosecond
+	default:
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[:len(s)-1], 10, 32)
+	if err != nil || s[0] == '+' {
+		return 0, false
+	}
+	const most = 10 * 365 * 24 * time.Hour
+	if n > uint64(most/unit) {
+		return most, true
+	}
+	return time.Duration(n) * unit, true
+}
+
+// formatGRPCTimeout writes what is left so that it never grows.
+func formatGRPCTimeout(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "1n"
+	case d < 100*time.Millisecond:
+		return strconv.FormatInt(max(1, d.Microseconds()), 10) + "u"
+	case d < 99_999_999*time.Millisecond:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "m"
+	}
+	return strconv.FormatInt(int64(d/time.Second), 10) + "S"
+}
+
+// lower takes a deadline of the caller; deadlines only ever come nearer.
+func (x *Exchange) lower(t time.Time) {
+	if x.deadline.IsZero() || t.Before(x.deadline) {
+		x.deadline = t
+	}
+}
+
+// previousAttempts tells the endpoint how often the call was tried before (gRPC A6).
+func (x *Exchange) previousAttempts() {
+	if !x.call.is || x.out.Retries == 0 {
+		return
+	}
+	n := strconv.Itoa(x.out.Retries)
+	for i := range x.Req.Fields {
+		if f := &x.Req.Fields[i]; f.ID == FieldGRPCPrevious {
+			f.Value, f.Drop = n, false
+			return
+		}
+	}
+	x.Req.Fields = append(x.Req.Fields, Field{Name: "grpc-previous-rpc-attempts", Value: n, ID: FieldGRPCPrevious})
+}
+
+// holdHead is how long a good head is held back to see whether the call fails at once: servers may send a failure as a
+// head and, right behind it, trailers.
+const holdHead = 10 * time.Millisecond
+
+// look finds out the status of a gRPC answer whose head has come, as far as that can be told now, and what it says about
+// retries.
+func (x *Exchange) look(o *resilience.Outcome) {
+	if x.resp.Status != 200 {
+		return
+	}
+	body := x.up.Body()
+	if x.rt.Plan.On.GRPC != 0 && x.rt.Plan.Retries > 0 && !body.Buffered() {
+		x.peek(body, time.Now().Add(holdHead))
+	} else if body.Whole() {
+		x.peek(body, time.Time{})
+	}
+	if !x.ahead.done {
+		x.call.pending = true
+		return
+	}
+	x.readStatus()
+	o.GRPC = x.call.status
+	o.Pushback = pushback(x.resp.Fields)
+	if p := pushback(body.Trailers()); p != 0 {
+		o.Pushback = p
+	}
+}
+
+// ahead is a piece of the response body that was read before the head was sent on.
+type ahead struct {
+	piece []byte
+	done  bool // the body has ended, with nothing in it
+}
+
+// peek reads the first piece of the body, or learns that there is none.
+func (x *Exchange) peek(body Body, until time.Time) {
+	p, err := body.Next(until)
+	switch {
+	case err == nil:
+		x.ahead.piece = p
+	case errors.Is(err, io.EOF):
+		x.ahead.done = true
+	}
+	// Anything else comes up again when the body is relayed.
+}
+
+// readStatus takes the status out of what stands behind the body, or else of the head (Trailers-Only).
+func (x *Exchange) readStatus() {
+	x.call.pending = false
+	for _, fields := range [...][]Field{x.up.Body().Trailers(), x.resp.Fields} {
+		for i := range fields {
+			if fields[i].ID == FieldGRPCStatus {
+				x.call.status = resilience.ParseGRPC(fields[i].Value)
+				return
+			}
+		}
+	}
+	x.call.status = resilience.GRPCInvalid
+}
+
+// pushback reads grpc-retry-pushback-ms: what cannot be read forbids retries, as a negative value does (gRPC A6).
+func pushback(fields []Field) time.Duration {
+	for i := range fields {
+		if fields[i].ID != FieldGRPCPushback {
+			continue
+		}
+		n, err := strconv.ParseUint(fields[i].Value, 10, 31)
+		if err != nil || len(fields[i].Value) > 1 && fields[i].Value[0] == '0' {
+			return -1
+		}
+		return max(1, time.Duration(n)*time.Millisecond)
+	}
+	return 0
+}
+
+// settle judges a gRPC call whose status came behind its body.
+func (x *Exchange) settle() {
+	if !x.call.pending {
+		return
+	}
+	x.readStatus()
+	x.ended.GRPC = x.call.status
+	x.Clock = time.Now()
+	x.report(x.ended)
+}
+
+// grpcAnswer makes x.resp the answer of our own to a gRPC call: one head with a status (Trailers-Only), never an HTTP
+// error.
+func (x *Exchange) grpcAnswer(reason resilience.Reason, text string) {
+	status := reason.GRPCStatus()
+	x.call.status = resilience.GRPC(status) + resilience.GRPCOK
+	r := &x.resp
+	*r = Response{Status: 200, Local: true, Fields: append(r.Fields[:0],
+		Field{Name: "content-type", Value: "application/grpc", ID: FieldContentType},
+		Field{Name: "grpc-status", Value: strconv.Itoa(status), ID: FieldGRPCStatus},
+		Field{Name: "grpc-message", Value: percentEncode(text)},
+		Field{Name: "x-sidecar-reason", Value: reason.String()})}
+	x.out.Status = 200
+}
+
+// grpcTrailers ends a call in order that broke off behind its head.
+func (x *Exchange) grpcTrailers(reason resilience.Reason, detail string) bool {
+	if !x.call.is {
+		return false
+	}
+	status := reason.GRPCStatus()
+	x.call.pending, x.call.status = false, resilience.GRPC(status)+resilience.GRPCOK
+	return x.down.End([]Field{
+		{Name: "grpc-status", Value: strconv.Itoa(status), ID: FieldGRPCStatus},
+		{Name: "grpc-message", Value: percentEncode(reason.String() + ": " + detail)},
+	}) == nil
+}
+
+// percentEncode writes a message as grpc-message wants it.
+func percentEncode(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c >= 0x20 && c <= 0x7e && c != '%' {
+			b.WriteByte(c)
+			continue
+		}
+		const hexDigits = "0123456789ABCDEF"
+		b.WriteByte('%')
+		b.WriteByte(hexDigits[c>>4])
+		b.WriteByte(hexDigits[c&15])
+	}
+	return b.String()
+}
+
+// messages counts gRPC messages in a body as it passes: each begins with a flag and four bytes of length.
+type messages struct {
+	n    int64
+	left uint32 // of the message's bytes
+	head [5]byte
+	have uint8 // of head
+}
+
+func (m *messages) feed(p []byte) {
+	for len(p) > 0 {
+		if m.left > 0 {
+			n := min(uint32(len(p)), m.left)
+			m.left -= n
+			p = p[n:]
+			continue
+		}
+		n := copy(m.head[m.have:], p)
+		p = p[n:]
+		if m.have += uint8(n); m.have == 5 {
+			m.have = 0
+			m.n++
+			m.left = uint32(m.head[1])<<24 | uint32(m.head[2])<<16 | uint32(m.head[3])<<8 | uint32(m.head[4])
+		}
+	}
+}
+
+// bodyUntil bounds a wait for the next piece of a response body: by idleness, and for gRPC by the deadline of the call.
+func (x *Exchange) bodyUntil(body Body) time.Time {
+	t := x.idleUntil(body)
+	if x.call.is && !t.IsZero() && !x.deadline.IsZero() && x.deadline.Before(t) {
+		return x.deadline
+	}
+	return t
+}
+
+// pastDeadline reports whether a timeout is that of the call and not of its idleness.
+func (x *Exchange) pastDeadline(err error) bool {
+	return errors.Is(err, netio.ErrTimeout) && !x.deadline.IsZero() && !time.Now().Before(x.deadline)
+}
