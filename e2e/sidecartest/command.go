@@ -31,7 +31,7 @@ func Command(t testing.TB, address, name string, args ...string) {
 			t.Logf("%s said:\n%s", name, tail(said.String()))
 		}
 	})
-	Eventually(t, 20*time.Second, name+" listens", func() bool { return dials(address) })
+	Eventually(t, 20*time.Second, name+" listens", func() bool { return Dials(address) })
 }
 
 // SlowAccept returns the address of an HTTP server whose system takes two connections and lets the others wait in their

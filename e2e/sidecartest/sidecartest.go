@@ -209,7 +209,8 @@ func isReady(health string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-func dials(address string) bool {
+// Dials reports whether an address takes connections.
+func Dials(address string) bool {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err == nil {
 		_ = c.Close()
