@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type client struct {
 const patience = 10 * time.Second
 
 func newClient(address string) *client {
-	return &client{base: "http://" + address, http: http.Client{
+	return &client{base: "http://" + strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/"), http: http.Client{
 		Timeout:   patience,
 		Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}, // our own loopback, whatever the environment says
 	}}

@@ -13,6 +13,9 @@ import (
 	"github.com/sidecar-mesh/sidecar/config"
 )
 
+// eventText is how much of a text an event holds; what is longer gets a line of its own in the log.
+const eventText = 1024
+
 // reloader puts what the files say in force, one attempt after the other. A configuration is taken as a whole or refused
 // as a whole: then everything stays as it was, and metric, event, log and admin API say why.
 type reloader struct {
@@ -74,7 +77,11 @@ func (r *reloader) once(ctx context.Context, trigger string) {
 		for i := range attempt.Errors {
 			texts[i] = attempt.Errors[i].Text
 		}
-		r.p.rec.Reload(false, took, strings.Join(texts, "; "))
+		text := strings.Join(texts, "; ")
+		if len(text) > eventText {
+			r.p.log.Warn("reload refused", "errors", len(texts), "all", text)
+		}
+		r.p.rec.Reload(false, took, text)
 		return
 	}
 	r.mu.Lock()

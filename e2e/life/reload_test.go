@@ -145,6 +145,32 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
+// TestReloadManyMistakes: however many there are, one line of the log has all.
+func TestReloadManyMistakes(t *testing.T) {
+	t.Parallel()
+	p := sidecartest.Run(t, "%s", answering("good"))
+	var b strings.Builder
+	b.WriteString("services:\n")
+	const mistakes = 100
+	for i := range mistakes {
+		fmt.Fprintf(&b, "  s%d: {nonsense%d: 1}\n", i, i)
+	}
+	p.Write(t, "%s", b.String())
+	sidecartest.Eventually(t, 5*time.Second, "a line with all of them", func() bool {
+		for line := range strings.Lines(p.Said()) {
+			if strings.Count(line, ".nonsense") == mistakes {
+				return true
+			}
+		}
+		return false
+	})
+	var v configShown
+	must(t, "GET", p.Admin, "/config", 200, &v)
+	if v.LastFailed == nil || len(v.LastFailed.Errors) != mistakes {
+		t.Errorf("%+v", v.LastFailed)
+	}
+}
+
 // TestReloadTakenPort: what cannot be opened refuses the whole configuration, whichever listener it is.
 func TestReloadTakenPort(t *testing.T) {
 	t.Parallel()
