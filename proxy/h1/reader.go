@@ -10,6 +10,9 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
+// emptyLines are as many as are passed over.
+const emptyLines = "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n"
+
 const (
 	headBuffer = 8 << 10  // what most heads fit into
 	bodyBuffer = 32 << 10 // for what does not come with the head
@@ -79,6 +82,19 @@ func (rd *reader) ask(w *writer, until time.Time) error {
 	rd.head, rd.cur, rd.r, rd.w, rd.seen = b, b, 0, n, 0
 	rd.n += int64(n)
 	return nil
+}
+
+// onlyEmptyLines reports whether nothing but a few empty lines is at hand, and passes over them: they are what some clients
+// send behind a body, and no beginning of a request (RFC 9112 2.2). lines counts them.
+func (rd *reader) onlyEmptyLines(lines *int) bool {
+	b := rd.cur[rd.r:rd.w]
+	n := len(b) / 2
+	if *lines+n > maxLeadingLines || string(b) != emptyLines[:2*n] || len(b) != 2*n {
+		return false
+	}
+	*lines += n
+	rd.release()
+	return true
 }
 
 // readHead reads up to the end of a head, which it returns. skip says that empty lines before it are passed over.

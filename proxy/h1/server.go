@@ -169,18 +169,23 @@ func (c *conn) run() {
 
 // await waits for the first bytes of a request.
 func (c *conn) await() bool {
-	if c.in.head != nil {
-		return true // they came with the last one
+	lines := 0
+	for {
+		if c.in.head != nil && !c.in.onlyEmptyLines(&lines) {
+			return true // they came with the last one
+		}
+		now := c.since
+		c.idleSince.Store(now.UnixNano())
+		c.lim = c.srv.limits.Load()
+		if c.closing.Load() {
+			return false
+		}
+		err := c.in.wait(now.Add(c.lim.IdleTimeout))
+		c.idleSince.Store(0)
+		if err != nil {
+			return false
+		}
 	}
-	now := c.since
-	c.idleSince.Store(now.UnixNano())
-	c.lim = c.srv.limits.Load()
-	if c.closing.Load() {
-		return false
-	}
-	err := c.in.wait(now.Add(c.lim.IdleTimeout))
-	c.idleSince.Store(0)
-	return err == nil
 }
 
 // exchange reads a request and has it served. It reports whether the connection goes on.
