@@ -58,8 +58,9 @@ cover: ## coverage of the unit tests, by package and in total
 	$(GO) test -coverprofile=cover.out $$($(UNIT))
 	@$(GO) tool cover -func=cover.out | tail -1
 
-soak: build ## load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors
+soak: build ## the long stories, then load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors
 	@scripts/setup.sh bench
+	SIDECAR_SOAK=1 $(GO) test -count=1 -timeout=40m -v ./e2e/stories
 	$(GO) run ./bench -only soak -seconds $(or $(SOAK),600)
 
 schema: build ## write docs/config.schema.json from the configuration language

@@ -1,5 +1,5 @@
 // Package reported re-creates, with the real binary, what users of other proxies have reported as bugs, one test each.
-// The number in a test's name is that of the report in our list of them.
+// It consists of tests alone; what stands in their names is the number of the report in our list.
 package reported
 
 import (

@@ -1,5 +1,5 @@
 // Package stories tells what operators live through - sick nodes, dead services, deployments, reloads under load - with
-// the real binary, and checks what callers notice of it. `make soak` tells the long versions.
+// the real binary, and checks what callers notice of it. It consists of tests alone; `make soak` tells the long versions.
 package stories
 
 import (

@@ -1,0 +1,11 @@
+module github.com/sidecar-mesh/sidecar/e2e/clients
+
+go 1.26.0
+
+require (
+	github.com/coder/websocket v1.8.14
+	github.com/gorilla/websocket v1.5.3
+	github.com/sidecar-mesh/sidecar v0.0.0
+)
+
+replace github.com/sidecar-mesh/sidecar => ../..
