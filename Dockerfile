@@ -8,7 +8,6 @@ ARG VERSION=dev
 RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /sidecar ./cmd/sidecar
 
 FROM scratch
-COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /sidecar /sidecar
 # Any user will do: the proxy writes nothing but an access log, where it is told to.
 USER 65532:65532
