@@ -222,6 +222,14 @@ func (t *target) drain() {
 	}
 }
 
+// closeIdle closes connections of a draining target that have nothing to do.
+func (t *target) closeIdle(now time.Time) {
+	if t.http != nil {
+		t.http.CloseIdle(now, idleGrace)
+		t.h2.CloseIdle(now, idleGrace)
+	}
+}
+
 // abort ends the connections at once.
 func (t *target) abort() {
 	if t.http != nil {
@@ -270,6 +278,11 @@ func (p *Proxy) Drain(ctx context.Context, dir telemetry.Direction, grace time.D
 			targets = append(targets, l.targets()...)
 		}
 	}
+	for _, l := range p.retired {
+		if l.target.Load().dir == dir {
+			targets = append(targets, l.targets()...)
+		}
+	}
 	p.mu.Unlock()
 	for _, t := range targets {
 		t.drain()
@@ -281,10 +294,7 @@ func (p *Proxy) Drain(ctx context.Context, dir telemetry.Direction, grace time.D
 	for {
 		left := 0
 		for _, t := range targets {
-			if t.http != nil {
-				t.http.CloseIdle(time.Now(), idleGrace)
-				t.h2.CloseIdle(time.Now(), idleGrace)
-			}
+			t.closeIdle(time.Now())
 			open, _ := t.counts()
 			left += open
 		}

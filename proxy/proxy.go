@@ -78,6 +78,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			return nil
 		case <-sweep.C:
 			p.sweep()
+			p.sweepRetired(time.Now())
 		case <-p.wake:
 			probe.Reset(0)
 		case now := <-probe.C:
@@ -95,6 +96,23 @@ func (p *Proxy) sweep() {
 		return
 	}
 	each(s, func(e *snapshot.Endpoint) { poolOf(e).Sweep() })
+}
+
+// sweepRetired closes the idle connections of listeners that are closed: they were told to end with their next answer, but
+// may never be asked again.
+func (p *Proxy) sweepRetired(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.retired {
+		for _, t := range l.targets() {
+			t.closeIdle(now)
+		}
+	}
+	for _, l := range p.listeners {
+		for _, t := range l.former {
+			t.closeIdle(now)
+		}
+	}
 }
 
 // each visits every endpoint of a snapshot.

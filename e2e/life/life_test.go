@@ -5,6 +5,7 @@ package life
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -285,6 +286,41 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 	must(t, "GET", p.Admin, "/live", 200, nil)
 	p.Signal(t, syscall.SIGTERM)
 	if code := p.Wait(t, 3*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestTermAfterMove: what is in flight on a listener that the configuration has moved away is waited for, too.
+func TestTermAfterMove(t *testing.T) {
+	t.Parallel()
+	origin, arrived, release := held(t)
+	document := fmt.Sprintf("limits: {drain_grace: 100ms}\nservices: {svc: {endpoints: [%q]}}", origin.Address)
+	p := sidecartest.Run(t, "%s", document)
+	idle, busy := sidecartest.Dial(t, p.Outbound), sidecartest.Dial(t, p.Outbound)
+	_ = busy.Send(get, "svc")
+	<-arrived
+	before := p.Outbound
+	p.Outbound = sidecartest.FreeAddress(t)
+	p.Write(t, "%s", document)
+	sidecartest.Eventually(t, 5*time.Second, "the listener has moved", func() bool { return refuses(before) && !refuses(p.Outbound) })
+	idle.Closed(t, 12*time.Second)
+	var v struct {
+		Downstream []struct {
+			Address string
+			Active  int
+		}
+	}
+	must(t, "GET", p.Admin, "/connections", 200, &v)
+	if len(v.Downstream) < 2 || v.Downstream[0].Active+v.Downstream[1].Active != 1 {
+		t.Errorf("%+v", v)
+	}
+	p.Signal(t, syscall.SIGTERM)
+	sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return refuses(p.Outbound) })
+	close(release)
+	if m := busy.Answer(t, "GET"); m.Status() != 200 {
+		t.Errorf("%s", m.Start)
+	}
+	if code := p.Wait(t, 5*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
