@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -57,6 +58,8 @@ type listener struct {
 	stats  *telemetry.Listener
 	target atomic.Pointer[target] // of connections to come
 	former []*target              // those that connections are left of; guarded by the proxy's lock
+	held   atomic.Int64           // connections from their acceptance to their end, whoever serves them
+	ended  chan struct{}          // closed when nothing is accepted any more
 }
 
 // target is what serves the connections of a listener.
@@ -72,7 +75,7 @@ func (p *Proxy) open(w want, c *config.Config) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{p: p, ln: ln, stats: p.o.Recorder.Listener(w.dir, w.name)}
+	l := &listener{p: p, ln: ln, stats: p.o.Recorder.Listener(w.dir, w.name), ended: make(chan struct{})}
 	l.retarget(w, c)
 	return l, nil
 }
@@ -115,6 +118,7 @@ func (l *listener) start() {
 	l.p.done.Add(1)
 	go func() {
 		defer l.p.done.Done()
+		defer close(l.ended)
 		l.accept()
 	}()
 }
@@ -147,6 +151,7 @@ func (l *listener) accept() {
 			l.refuse(nc)
 			continue
 		}
+		l.held.Add(1)
 		l.p.done.Add(1)
 		go l.serve(nc)
 	}
@@ -179,6 +184,7 @@ func (l *listener) refuse(nc net.Conn) {
 func (l *listener) serve(nc net.Conn) {
 	defer l.p.done.Done()
 	defer l.p.conns.Add(-1)
+	defer l.held.Add(-1)
 	l.stats.Opened()
 	defer l.stats.Closed()
 	c := netio.New(nc)
@@ -248,7 +254,7 @@ const sniffTime = 250 * time.Millisecond
 // server speaks first are Other. The bytes read are returned, and must be handed on.
 func detect(c *netio.Conn) (sniff.Protocol, []byte) {
 	until := time.Now().Add(sniffTime)
-	buf := make([]byte, 4<<10)
+	buf := make([]byte, 8<<10)
 	n := 0
 	for {
 		m, err := c.Read(buf[n:], until)
@@ -272,14 +278,9 @@ func (p *Proxy) Drain(ctx context.Context, dir telemetry.Direction, grace time.D
 	p.stopping[dir] = true
 	var list []*listener
 	var targets []*target
-	for _, l := range p.listeners {
+	for _, l := range slices.Concat(slices.Collect(maps.Values(p.listeners)), p.retired) {
 		if l.target.Load().dir == dir {
 			list = append(list, l)
-			targets = append(targets, l.targets()...)
-		}
-	}
-	for _, l := range p.retired {
-		if l.target.Load().dir == dir {
 			targets = append(targets, l.targets()...)
 		}
 	}
@@ -290,13 +291,15 @@ func (p *Proxy) Drain(ctx context.Context, dir telemetry.Direction, grace time.D
 	wait(ctx, grace)
 	for _, l := range list {
 		l.stop()
+		<-l.ended // so that what it accepted last is counted
 	}
 	for {
-		left := 0
 		for _, t := range targets {
 			t.closeIdle(time.Now())
-			open, _ := t.counts()
-			left += open
+		}
+		left := 0
+		for _, l := range list {
+			left += int(l.held.Load())
 		}
 		if left == 0 {
 			return 0

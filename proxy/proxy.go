@@ -133,6 +133,27 @@ func (p *Proxy) pipeline(dir telemetry.Direction, service string) *pipeline.Pipe
 	}
 }
 
+// abortUntil ends all connections until they are gone: one that has just been accepted, or is being looked at to tell its
+// protocol, may come to a server only later.
+func (p *Proxy) abortUntil(gone <-chan struct{}) {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		p.mu.Lock()
+		for _, l := range p.retired {
+			for _, t := range l.targets() {
+				t.abort()
+			}
+		}
+		p.mu.Unlock()
+		select {
+		case <-gone:
+			return
+		case <-again.C:
+		}
+	}
+}
+
 // Close ends everything at once and waits for it.
 func (p *Proxy) Close() {
 	p.mu.Lock()
@@ -140,13 +161,13 @@ func (p *Proxy) Close() {
 		l.stop()
 		p.retired = append(p.retired, l)
 	}
-	for _, l := range p.retired {
-		for _, t := range l.targets() {
-			t.abort()
-		}
-	}
 	p.mu.Unlock()
-	p.done.Wait()
+	gone := make(chan struct{})
+	go func() {
+		p.done.Wait()
+		close(gone)
+	}()
+	p.abortUntil(gone)
 	if s := p.store.Load(); s != nil {
 		each(s, func(e *snapshot.Endpoint) { poolOf(e).Close() })
 	}

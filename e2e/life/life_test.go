@@ -325,6 +325,23 @@ func TestTermAfterMove(t *testing.T) {
 	}
 }
 
+// TestTermEarly: a connection that was taken before the end, and has not said anything yet, is served.
+func TestTermEarly(t *testing.T) {
+	t.Parallel()
+	app := sidecartest.Answer(t, sidecartest.OK("app"))
+	for range 5 {
+		p := sidecartest.Run(t, "limits: {drain_grace: 0s}\ninbound: [{service: shop, app: %q}]", app.Address)
+		c := sidecartest.Dial(t, p.Inbound)
+		p.Signal(t, syscall.SIGTERM)
+		sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return refuses(p.Inbound) })
+		if m := c.Ask(t, get, "shop"); string(m.Body) != "app" {
+			t.Errorf("%s %q", m.Start, m.Body)
+		}
+		p.Signal(t, syscall.SIGTERM)
+		p.Wait(t, 3*time.Second)
+	}
+}
+
 // TestReadyWaits: ready only when discovery has answered, or the time for it is over; until then it says what for.
 func TestReadyWaits(t *testing.T) {
 	t.Parallel()
