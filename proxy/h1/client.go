@@ -51,7 +51,7 @@ func (p *Pool) Open(fresh bool, connect time.Duration, until time.Time) (pipelin
 	a.in.c, a.out.c, a.out.stall = c.Conn, c.Conn, writeStall
 	a.in.n = 0
 	a.out.n.Store(0)
-	a.interims, a.final, a.complete, a.held = 0, false, false, false
+	a.interims, a.final, a.complete, a.held, a.tunnel, a.accept = 0, false, false, false, false, ""
 	return a, nil
 }
 
@@ -70,7 +70,9 @@ type attempt struct {
 	interims   int
 	final      bool // the final head was read
 	complete   bool // the request was written to its end
-	held       bool // the whole request waits to be sent by ReadHead
+	tunnel     bool
+	accept     string // what a handshake of ours must be answered with
+	held       bool   // the whole request waits to be sent by ReadHead
 }
 
 // Reused implements pipeline.Upstream.
@@ -92,9 +94,38 @@ func (a *attempt) SendHead(q *pipeline.Request) error {
 	default:
 		a.reqFraming = outNone
 	}
+	if q.Version == pipeline.HTTP2 && equalFold(q.Upgrade, "websocket") {
+		a.shakeHands(q)
+	}
 	a.out.ready()
 	a.out.buf = appendRequest(a.out.buf, q)
 	return a.out.err
+}
+
+// shakeHands gives a handshake that came over HTTP/2 the key that it needs over HTTP/1, and notes the answer to it.
+func (a *attempt) shakeHands(q *pipeline.Request) {
+	key := pipeline.NewWebSocketKey()
+	a.accept = pipeline.WebSocketAccept(key)
+	for i := range q.Fields {
+		if f := &q.Fields[i]; equalFold(f.Name, pipeline.WebSocketKey) {
+			f.Value, f.Drop = key, false
+			return
+		}
+	}
+	q.Fields = append(q.Fields, pipeline.Field{Name: "Sec-WebSocket-Key", Value: key})
+}
+
+// accepted reports whether a handshake of ours was answered as it must be.
+func (a *attempt) accepted(fields []pipeline.Field) bool {
+	if a.accept == "" {
+		return true
+	}
+	for i := range fields {
+		if equalFold(fields[i].Name, "sec-websocket-accept") {
+			return fields[i].Value == a.accept
+		}
+	}
+	return false
 }
 
 // SendBody implements pipeline.Upstream.
@@ -113,6 +144,12 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, hold bool) error {
 	if a.reqFraming == outChunked {
 		a.out.ready()
 		a.out.buf = lastChunk(a.out.buf, trailers)
+	}
+	if a.tunnel {
+		if err := a.out.flush(); err != nil {
+			return err
+		}
+		return a.conn.CloseWrite()
 	}
 	if hold && a.conn.Reused() && a.out.n.Load() == 0 && a.out.err == nil {
 		// ReadHead will send it. A pooled connection was looked at just now: nothing can come before the request.
@@ -155,7 +192,7 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 	}
 	switch {
 	case r.Status == 101:
-		if a.upgrade == "" || !switchedTo(a.upgrade, r.Fields) {
+		if a.upgrade == "" || !switchedTo(a.upgrade, r.Fields) || !a.accepted(r.Fields) {
 			return errSwitched
 		}
 	case r.Status < 200:
@@ -215,7 +252,9 @@ func (a *attempt) release() {
 	attempts.Put(a)
 }
 
-// Detach implements pipeline.Upstream. The bytes it returns are valid until Close.
-func (a *attempt) Detach() (*netio.Conn, []byte) {
+// Tunnel implements pipeline.Upstream. The bytes it returns are valid until Close.
+func (a *attempt) Tunnel() (*netio.Conn, []byte) {
+	a.tunnel, a.reqFraming = true, outToClose
+	a.resp.start(&a.in, bodyToClose, 0, true)
 	return a.conn.Conn, a.in.cur[a.in.r:a.in.w]
 }

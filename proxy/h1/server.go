@@ -70,8 +70,8 @@ func (s *Server) CloseIdle(now time.Time, d time.Duration) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		if since := c.idleSince.Load(); since != 0 && now.UnixNano()-since >= int64(d) {
-			c.closing.Store(true)
+		since := c.idleSince.Load()
+		if since > 0 && now.UnixNano()-since >= int64(d) && c.idleSince.CompareAndSwap(since, claimed) {
 			c.nc.Interrupt()
 		}
 	}
@@ -107,12 +107,15 @@ func (s *Server) Each(f func(remote net.Addr, idleSince time.Time, served int64)
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		var since time.Time
-		if ns := c.idleSince.Load(); ns != 0 {
+		if ns := c.idleSince.Load(); ns > 0 {
 			since = time.Unix(0, ns)
 		}
 		f(c.nc.RemoteAddr(), since, c.served.Load())
 	}
 }
+
+// claimed marks an idle connection that is being closed: a request that comes at that moment is not begun.
+const claimed = -1
 
 // conn is a downstream connection, and the Stream of the exchange in progress. Its goroutine owns everything but what
 // says otherwise.
@@ -132,11 +135,12 @@ type conn struct {
 	begun    bool       // the final head was written
 	close    bool       // the connection ends with this exchange
 	said100  bool
-	detached bool
+	detached bool // somebody else has the connection now
+	tunnel   bool
 	prior    []byte // the connection speaks HTTP/2 and began with this
 
 	since     time.Time    // of the end of the last exchange
-	idleSince atomic.Int64 // Unix nanoseconds; 0 while an exchange is in progress
+	idleSince atomic.Int64 // Unix nanoseconds; 0 while an exchange is in progress, claimed when it is being closed
 	served    atomic.Int64
 	closing   atomic.Bool
 
@@ -181,8 +185,7 @@ func (c *conn) await() bool {
 			return false
 		}
 		err := c.in.wait(now.Add(c.lim.IdleTimeout))
-		c.idleSince.Store(0)
-		if err != nil {
+		if c.idleSince.Swap(0) == claimed || err != nil {
 			return false
 		}
 	}

@@ -51,6 +51,10 @@ func (c *conn) Head(r *pipeline.Response, unread bool) error {
 	switch {
 	case r.Status == 101:
 		b = append(b, "Connection: Upgrade\r\n"...)
+	case r.Status == 426 && c.close:
+		b = append(b, "Connection: Upgrade, close\r\n"...)
+	case r.Status == 426:
+		b = append(b, "Connection: Upgrade\r\n"...)
 	case r.NoBody && c.x.Req.Method == "CONNECT" && r.Status < 300:
 	case c.close:
 		b = append(b, "Connection: close\r\n"...)
@@ -108,7 +112,11 @@ func (c *conn) End(trailers []pipeline.Field) error {
 		c.out.ready()
 		c.out.buf = lastChunk(c.out.buf, trailers)
 	}
-	return c.out.flush()
+	err := c.out.flush()
+	if c.tunnel && err == nil {
+		err = c.nc.CloseWrite()
+	}
+	return err
 }
 
 // RawWriter implements pipeline.Stream.
@@ -130,8 +138,9 @@ func (c *conn) Abort() {
 	c.out.err = net.ErrClosed
 }
 
-// Detach implements pipeline.Stream.
-func (c *conn) Detach() (*netio.Conn, []byte) {
-	c.detached = true
+// Tunnel implements pipeline.Stream.
+func (c *conn) Tunnel() (*netio.Conn, []byte) {
+	c.tunnel, c.close, c.framing = true, true, outToClose
+	c.reqBody.start(&c.in, bodyToClose, 0, false)
 	return c.nc, c.in.cur[c.in.r:c.in.w]
 }

@@ -3,6 +3,7 @@ package h2
 import (
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -326,6 +327,7 @@ type attempt struct {
 	interrupted        bool              // guarded by the session's lock
 	held               *pipeline.Request // a head that waits for what comes with it
 	method             string
+	protocol, key      string // of an extended CONNECT, and the Sec-WebSocket-Key that it stands for
 	sent, got          bool
 	unprocessed        bool
 }
@@ -344,8 +346,20 @@ func (a *attempt) Connected() (queued, connecting time.Duration) { return a.queu
 // SendHead implements pipeline.Upstream: the head waits for the first bytes behind it, or for the end.
 func (a *attempt) SendHead(q *pipeline.Request) error {
 	a.held, a.method = q, q.Method
+	if q.Upgrade == "" {
+		return nil
+	}
+	a.protocol, _, _ = strings.Cut(strings.ToLower(q.Upgrade), ",")
+	for i := range q.Fields {
+		if f := &q.Fields[i]; strings.EqualFold(f.Name, pipeline.WebSocketKey) {
+			a.key, f.Drop = f.Value, true
+		}
+	}
 	return nil
 }
+
+// errNoConnect says that a request for another protocol cannot be sent on.
+var errNoConnect = &pipeline.ProtocolError{Status: 502, Text: "the endpoint does not take extended CONNECT (RFC 8441)"}
 
 // headLocked opens the stream and sends the head that waits, if there is one.
 func (a *attempt) headLocked(end bool) error {
@@ -364,6 +378,8 @@ func (a *attempt) headLocked(end bool) error {
 		return errGoneAway
 	case a.interrupted:
 		return netio.ErrInterrupted
+	case a.protocol != "" && !s.peer.connect:
+		return errNoConnect
 	}
 	id := s.nextID
 	s.nextID += 2
@@ -371,18 +387,7 @@ func (a *attempt) headLocked(end bool) error {
 	st.method = q.Method
 	s.streams[id] = st
 	a.st, a.sent = st, true
-	s.enc.add(":method", q.Method, false)
-	if q.Method != "CONNECT" {
-		s.enc.add(":scheme", "http", false)
-	}
-	s.enc.add(":authority", q.Authority, false)
-	if q.Method != "CONNECT" {
-		path := q.Path
-		if q.HasQuery {
-			path += "?" + q.Query
-		}
-		s.enc.add(":path", path, false)
-	}
+	a.pseudoLocked(q)
 	s.encodeFieldsLocked(q.Fields, q.HasBody && q.Length >= 0)
 	if q.TrailersWanted {
 		s.enc.add("te", "trailers", false)
@@ -391,6 +396,25 @@ func (a *attempt) headLocked(end bool) error {
 		s.enc.add("expect", "100-continue", false)
 	}
 	return st.blockLocked(end)
+}
+
+// pseudoLocked encodes the pseudo-fields of a request. One that asks for another protocol becomes an extended CONNECT
+// (RFC 8441).
+func (a *attempt) pseudoLocked(q *pipeline.Request) {
+	enc := a.c.session.enc
+	if a.protocol == "" {
+		enc.add(":method", q.Method, false)
+	} else {
+		enc.add(":method", "CONNECT", false)
+		enc.add(":protocol", a.protocol, false)
+	}
+	enc.add(":scheme", "http", false)
+	enc.add(":authority", q.Authority, false)
+	path := q.Path
+	if q.HasQuery {
+		path += "?" + q.Query
+	}
+	enc.add(":path", path, false)
 }
 
 func (a *attempt) head(end bool) error {
@@ -452,7 +476,10 @@ func (a *attempt) Received() bool { return a.got }
 // ReadHead implements pipeline.Upstream.
 func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 	s, st := a.c.session, a.st
-	if st == nil {
+	switch {
+	case st == nil && a.protocol != "" && !a.unprocessed:
+		return errNoConnect
+	case st == nil:
 		return errGoneAway
 	}
 	s.mu.Lock()
@@ -467,6 +494,9 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 			h.release()
 			if problem != "" {
 				return &pipeline.ProtocolError{Status: 502, Text: problem}
+			}
+			if a.protocol != "" && r.Status == 200 {
+				a.switched(r)
 			}
 			return nil
 		case st.err != nil:
@@ -489,6 +519,15 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 			s.mu.Unlock()
 			return netio.ErrTimeout
 		}
+	}
+}
+
+// switched makes of the answer to an extended CONNECT what HTTP/1 has for it.
+func (a *attempt) switched(r *pipeline.Response) {
+	r.Status, r.Reason, r.NoBody = 101, "", true
+	r.Fields = append(r.Fields, pipeline.Field{Name: "Upgrade", Value: a.protocol, ID: pipeline.FieldUpgrade})
+	if a.key != "" {
+		r.Fields = append(r.Fields, pipeline.Field{Name: "Sec-WebSocket-Accept", Value: pipeline.WebSocketAccept(a.key)})
 	}
 }
 
@@ -524,5 +563,5 @@ func (a *attempt) Close(bool) {
 	c.done()
 }
 
-// Detach implements pipeline.Upstream: a stream has no socket of its own.
-func (a *attempt) Detach() (*netio.Conn, []byte) { return nil, nil }
+// Tunnel implements pipeline.Upstream: a stream has no socket of its own.
+func (a *attempt) Tunnel() (*netio.Conn, []byte) { return nil, nil }

@@ -192,12 +192,15 @@ func (h *head) request(q *pipeline.Request) string {
 	if connect {
 		q.Target, q.Path = host, ""
 	}
+	if h.seen&pProtocol != 0 { // RFC 8441: what HTTP/1 asks for by GET and Upgrade
+		q.Method, q.Upgrade = "GET", h.protocol
+	}
 	if h.cookies > 1 {
 		joinCookies(h.fields)
 	}
 	q.Fields, h.fields = h.fields, q.Fields[:0]
 	q.TrailersWanted = h.te
-	q.HasBody, q.Length = !h.end, h.length
+	q.HasBody, q.Length = !h.end && h.method != "CONNECT", h.length
 	if h.end { // a method that usually has a body says that it has none (RFC 9110 8.6)
 		q.HasBody, q.Length = q.Method == "POST" || q.Method == "PUT" || q.Method == "PATCH", 0
 	}

@@ -3,6 +3,7 @@ package h2
 import (
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -268,6 +269,13 @@ func (x *exchange) Interim(r *pipeline.Response) error {
 
 // Head implements pipeline.Stream: the head waits for the first bytes behind it, or for the end.
 func (x *exchange) Head(r *pipeline.Response, _ bool) error {
+	if r.Status == 101 { // the answer to an extended CONNECT (RFC 8441 5)
+		r.Status = 200
+		for i := range r.Fields {
+			f := &r.Fields[i]
+			f.Drop = f.Drop || strings.EqualFold(f.Name, "sec-websocket-accept")
+		}
+	}
 	x.held, x.begun = r, true
 	return nil
 }
@@ -336,8 +344,8 @@ func (x *exchange) Abort() {
 	}
 }
 
-// Detach implements pipeline.Stream: a stream has no socket of its own.
-func (x *exchange) Detach() (*netio.Conn, []byte) { return nil, nil }
+// Tunnel implements pipeline.Stream: a stream has no socket of its own.
+func (x *exchange) Tunnel() (*netio.Conn, []byte) { return nil, nil }
 
 // left implements leaver: the client gave the stream up, and what runs for it ends.
 func (c *serverConn) left(st *stream) {

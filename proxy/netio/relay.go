@@ -62,8 +62,8 @@ func (a *Activity) Bound() time.Duration { return time.Duration(a.bound.Load()) 
 // Lower lowers the bound to d.
 func (a *Activity) Lower(d time.Duration) { a.bound.Store(min(a.bound.Load(), int64(d))) }
 
-// over is when the stream will have been idle for too long.
-func (a *Activity) over() time.Time { return time.Unix(0, a.last.Load()+a.bound.Load()) }
+// Over is when the stream will have been idle for too long.
+func (a *Activity) Over() time.Time { return time.Unix(0, a.last.Load()+a.bound.Load()) }
 
 // Copy moves up to limit bytes from src to dst: through a buffer while little comes, by the kernel (splice) while much
 // does and both ends are plain sockets. It returns io.EOF when src ended before the limit and ErrTimeout when no byte
@@ -124,7 +124,7 @@ const reassess = 10 * time.Second
 
 func readIdle(src *Conn, act *Activity) ([]byte, int, error) {
 	for {
-		now, over := time.Now(), act.over()
+		now, over := time.Now(), act.Over()
 		if !now.Before(over) {
 			return nil, 0, ErrTimeout
 		}

@@ -212,7 +212,7 @@ func (s *rawStream) Flush() error                  { return nil }
 func (s *rawStream) End([]Field) error             { return nil }
 func (s *rawStream) RawWriter(int64) *netio.Conn   { return nil }
 func (s *rawStream) Abort()                        {}
-func (s *rawStream) Detach() (*netio.Conn, []byte) { return s.conn, s.first }
+func (s *rawStream) Tunnel() (*netio.Conn, []byte) { return s.conn, s.first }
 
 // clock is the current second, written as HTTP wants it.
 type clock struct {

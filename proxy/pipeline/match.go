@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/resilience"
@@ -228,8 +229,10 @@ func (x *Exchange) prepare() bool {
 		case FieldXForwardedHost:
 			f.Drop = f.Drop || !trusted
 			host = host || !f.Drop
+		case FieldAlias:
+			f.Drop = true
 		case FieldForwarded, FieldXForwardedOther:
-			f.Drop = f.Drop || !trusted || equalFold(f.Name, "x-forwarded-client-cert")
+			f.Drop = f.Drop || !trusted
 		}
 	}
 	if before != "" {
@@ -271,6 +274,7 @@ func (x *Exchange) rewrite(rw *snapshot.Rewrite, forwardedHost bool) {
 		at := len(x.text)
 		q.Path = rw.Path.Path(x.text[at:], q.Path)
 		x.text = x.text[:min(cap(x.text), at+len(q.Path))]
+		x.ownQuery()
 	}
 	for _, name := range rw.Remove {
 		for i := range q.Fields {
@@ -293,6 +297,19 @@ func (x *Exchange) rewrite(rw *snapshot.Rewrite, forwardedHost bool) {
 		}
 		q.Authority = rw.Host
 	}
+}
+
+// ownQuery settles the query where a rewrite has put one into the path: the request's own goes behind it.
+func (x *Exchange) ownQuery() {
+	q := &x.Req
+	path, query, found := strings.Cut(q.Path, "?")
+	switch {
+	case !found:
+		return
+	case q.HasQuery && q.Query != "":
+		query = x.join(query, "&", q.Query)
+	}
+	q.Path, q.Query, q.HasQuery = path, query, true
 }
 
 // join concatenates in memory that lives as long as the exchange.

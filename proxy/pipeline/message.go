@@ -1,5 +1,7 @@
 package pipeline
 
+import "strings"
+
 // FieldID names the fields that the proxy itself looks at, so that their names are compared once, when they are parsed.
 type FieldID uint8
 
@@ -24,7 +26,8 @@ const (
 	FieldXForwardedFor
 	FieldXForwardedProto
 	FieldXForwardedHost
-	FieldXForwardedOther // client-cert, port, prefix … and all of these with an underscore for a hyphen
+	FieldXForwardedOther // port, prefix …
+	FieldAlias           // never sent on: names that some take for those of framing or identity, and client-cert without TLS
 	FieldXRequestID
 	FieldTraceparent
 	FieldVia
@@ -59,7 +62,7 @@ func Classify(name string) FieldID {
 		case len("content-type"):
 			return pick(name, "content-type", FieldContentType, "", 0)
 		case len("content-length"):
-			return pick(name, "content-length", FieldContentLength, "content_length", FieldXForwardedOther)
+			return pick(name, "content-length", FieldContentLength, "content_length", FieldAlias)
 		}
 	case 't':
 		switch len(name) {
@@ -70,7 +73,7 @@ func Classify(name string) FieldID {
 		case len("traceparent"):
 			return pick(name, "traceparent", FieldTraceparent, "", 0)
 		case len("transfer-encoding"):
-			return pick(name, "transfer-encoding", FieldTransferEncoding, "transfer_encoding", FieldXForwardedOther)
+			return pick(name, "transfer-encoding", FieldTransferEncoding, "transfer_encoding", FieldAlias)
 		}
 	case 'k':
 		return pick(name, "keep-alive", FieldKeepAlive, "", 0)
@@ -138,6 +141,9 @@ func classifyX(name string) FieldID {
 			return FieldXForwardedProto
 		case equalFold(name, "x-forwarded-host"):
 			return FieldXForwardedHost
+		}
+		if strings.IndexByte(name, '_') >= 0 || equalFold(name, "x-forwarded-client-cert") {
+			return FieldAlias
 		}
 		return FieldXForwardedOther
 	case 'r':

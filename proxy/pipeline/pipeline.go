@@ -74,6 +74,7 @@ type Exchange struct {
 	upload  upload
 	wake    chan struct{}
 	wakeUp  func()
+	aside   func() // sends the request body beside the wait for a response
 }
 
 // state is what an exchange forgets when it is over.
@@ -126,6 +127,10 @@ var exchanges = sync.Pool{New: func() any {
 	x.tried = make([]int, 0, 8)
 	x.upload.done = make(chan struct{}, 1)
 	x.wakeUp = func() { x.wake <- struct{}{} }
+	x.aside = func() {
+		x.pump(true)
+		x.upload.done <- struct{}{}
+	}
 	return x
 }}
 

@@ -143,7 +143,7 @@ func (x *Exchange) cutShort(err error) bool {
 // switchProtocols sends the 101 on and becomes a tunnel.
 func (x *Exchange) switchProtocols() {
 	x.out.Upgraded = true
-	x.upload.stop(x)
+	x.upload.wait() // the tunnel begins behind the request
 	err := x.down.Head(&x.resp, false)
 	if err == nil {
 		err = x.down.Flush()
@@ -159,9 +159,20 @@ func (x *Exchange) switchProtocols() {
 
 // tunnel moves bytes both ways until the end; the exchange's timers no longer apply, its idle bound does.
 func (x *Exchange) tunnel() {
-	x.down.Guard(nil) // the relay sees for itself who leaves: when both have said their last, bytes may still be on their way
-	up, fromUp := x.up.Detach()
-	down, fromDown := x.down.Detach()
+	// Both sides are read now, so that an end of either is noticed in its place, behind the bytes before it.
+	x.down.Guard(nil)
+	up, fromUp := x.up.Tunnel()
+	down, fromDown := x.down.Tunnel()
+	if up != nil && down != nil {
+		x.tunnelSockets(down, up, fromDown, fromUp)
+	} else {
+		x.tunnelStreams()
+	}
+	x.close(false)
+}
+
+// tunnelSockets is a tunnel between two connections that have nothing else to carry.
+func (x *Exchange) tunnelSockets(down, up *netio.Conn, fromDown, fromUp []byte) {
 	_, err := up.Write(fromDown, x.rt.IdleTimeout)
 	if err == nil {
 		_, err = down.Write(fromUp, x.rt.IdleTimeout)
@@ -170,20 +181,76 @@ func (x *Exchange) tunnel() {
 		x.out.Reason, x.out.Detail = resilience.UpstreamReset, err.Error()
 		up.Reset()
 		down.Reset()
+		return
+	}
+	e := x.converse(down, up)
+	x.out.BytesIn, x.out.BytesOut = e.AToB+int64(len(fromDown)), e.BToA+int64(len(fromUp))
+	x.tunnelEnded(e.Err)
+}
+
+func (x *Exchange) tunnelEnded(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, netio.ErrTimeout):
+		x.out.Reason, x.out.Detail = resilience.Timeout, "no byte in either direction within idle_timeout"
+	default:
+		x.out.Detail = err.Error()
+	}
+}
+
+// tunnelStreams is a tunnel of which at least one side is a stream among others.
+func (x *Exchange) tunnelStreams() {
+	var act netio.Activity
+	act.Start(time.Now(), x.rt.IdleTimeout)
+	ended := make(chan error, 1)
+	go func() {
+		n, err := carry(x.down.Body(), x.up.SendBody, x.up.Flush, &act)
+		x.out.BytesIn = n
+		if err == nil {
+			err = x.up.SendEnd(nil, false)
+		} else {
+			x.up.Interrupt()
+		}
+		ended <- err
+	}()
+	n, err := carry(x.up.Body(), x.down.Write, x.down.Flush, &act)
+	if err == nil {
+		err = x.down.End(nil)
 	} else {
-		e := x.converse(down, up)
-		x.out.BytesIn, x.out.BytesOut = e.AToB, e.BToA
+		x.down.Abort()
+		x.down.InterruptBody()
+	}
+	if other := <-ended; err == nil {
+		err = other
+	}
+	x.out.BytesOut = n
+	x.tunnelEnded(err)
+}
+
+// carry sends what comes in a body on, piece by piece, until its end.
+func carry(from Body, write func([]byte) error, flush func() error, act *netio.Activity) (int64, error) {
+	var moved int64
+	for {
+		if !from.Buffered() {
+			if err := flush(); err != nil {
+				return moved, err
+			}
+		}
+		p, err := from.Next(act.Over())
 		switch {
-		case e.Err == nil:
-		case errors.Is(e.Err, netio.ErrTimeout):
-			x.out.Reason, x.out.Detail = resilience.Timeout, "no byte in either direction within idle_timeout"
-		default:
-			x.out.Detail = e.Err.Error()
+		case errors.Is(err, io.EOF):
+			return moved, flush()
+		case errors.Is(err, netio.ErrTimeout) && time.Now().Before(act.Over()):
+			continue // something moved the other way meanwhile
+		case err != nil:
+			return moved, err
+		}
+		moved += int64(len(p))
+		act.Touch(time.Now())
+		if err := write(p); err != nil {
+			return moved, err
 		}
 	}
-	x.out.BytesIn += int64(len(fromDown))
-	x.out.BytesOut += int64(len(fromUp))
-	x.close(false)
 }
 
 // reportEvery is how often an exchange that goes on for long says in the log how it stands.

@@ -97,8 +97,9 @@ type Stream interface {
 	RawWriter(n int64) *netio.Conn
 	// Abort makes the client see that the response is cut short.
 	Abort()
-	// Detach gives up the connection for a tunnel: the socket, and what was read from it beyond the request.
-	Detach() (*netio.Conn, []byte)
+	// Tunnel ends the message and begins a tunnel: from now on Body, Write, Flush and End are about its bytes, whatever they
+	// are. Where the connection is the tunnel's alone, its socket is given up instead, with what was read from it.
+	Tunnel() (*netio.Conn, []byte)
 }
 
 // Pool opens attempts at one endpoint; the engine of its protocol implements it. It stands in snapshot.Endpoint.Pool.
@@ -154,6 +155,6 @@ type Upstream interface {
 	Interrupt()
 	// Close ends the attempt. clean says that request and response are complete, so that the connection may serve again.
 	Close(clean bool)
-	// Detach gives up the connection for a tunnel.
-	Detach() (*netio.Conn, []byte)
+	// Tunnel is as for Stream.
+	Tunnel() (*netio.Conn, []byte)
 }

@@ -39,10 +39,7 @@ func (u *upload) reset() {
 // start sends the body from a goroutine of its own, so that the response may come meanwhile.
 func (u *upload) start(x *Exchange) {
 	u.running = true
-	go func() {
-		x.pump(true)
-		u.done <- struct{}{}
-	}()
+	go x.aside()
 }
 
 // poll reports whether the goroutine still runs.

@@ -60,8 +60,14 @@ type Pool struct {
 	open    int        // those being opened included
 	dialing int
 	sweeps  int64
-	waiters []chan *Conn // first come, first served; nil means: try again
+	waiters []waiter // first come, first served
 	closed  bool
+}
+
+// waiter waits for a connection; nil stands for a place to dial in, reserved for it.
+type waiter struct {
+	given chan *Conn
+	fresh bool // it has no use for one that has served
 }
 
 // New returns an empty pool for an address of the form host:port or unix:PATH. watcher and observer may be nil.
@@ -78,6 +84,9 @@ func New(address string, s Settings, watcher *netio.Watcher, observer Observer) 
 func (p *Pool) Set(s Settings) {
 	if *p.settings.Load() != s {
 		p.settings.Store(&s)
+		p.mu.Lock()
+		p.placesLocked()
+		p.mu.Unlock()
 	}
 }
 
@@ -130,13 +139,18 @@ func (p *Pool) Get(fresh bool, connect time.Duration, until time.Time) (*Conn, e
 		if err != nil {
 			return nil, err
 		}
-		if given != nil {
-			given.Queued, given.Connecting = time.Since(began), 0
-			if given.sound() {
-				return given, nil
+		if given == nil {
+			c, err := p.dial(connect, until)
+			if c != nil {
+				c.Queued = time.Since(began) - c.Connecting
 			}
-			given.Discard()
+			return c, err
 		}
+		given.Queued, given.Connecting = time.Since(began), 0
+		if given.sound() {
+			return given, nil
+		}
+		given.Discard()
 	}
 }
 
@@ -159,7 +173,7 @@ func (p *Pool) take(fresh bool) (*Conn, chan *Conn, error) {
 	if s.MaxOpen > 0 && p.open >= s.MaxOpen && fresh && len(p.idle) > 0 {
 		p.dropOldestLocked() // a fresh one is wanted and idle ones take up the room
 	}
-	if (s.MaxOpen <= 0 || p.open < s.MaxOpen) && p.dialing < maxDialing {
+	if p.roomLocked() {
 		p.open++
 		p.dialing++
 		return nil, nil, nil
@@ -168,8 +182,14 @@ func (p *Pool) take(fresh bool) (*Conn, chan *Conn, error) {
 		return nil, nil, ErrWaiting
 	}
 	w := make(chan *Conn, 1)
-	p.waiters = append(p.waiters, w)
+	p.waiters = append(p.waiters, waiter{w, fresh})
 	return nil, w, nil
+}
+
+// roomLocked reports whether one more may be opened now.
+func (p *Pool) roomLocked() bool {
+	s := p.settings.Load()
+	return (s.MaxOpen <= 0 || p.open < s.MaxOpen) && p.dialing < maxDialing
 }
 
 func (p *Pool) dropOldestLocked() {
@@ -193,7 +213,7 @@ func (p *Pool) await(w chan *Conn, until time.Time) (*Conn, error) {
 	}
 	p.mu.Lock()
 	for i, x := range p.waiters {
-		if x == w {
+		if x.given == w {
 			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
 			p.mu.Unlock()
 			return nil, ErrSaturated
@@ -204,21 +224,28 @@ func (p *Pool) await(w chan *Conn, until time.Time) (*Conn, error) {
 		c.Release(true)
 	} else {
 		p.mu.Lock()
-		p.wakeLocked(nil)
+		p.dialing--
+		p.open--
+		p.placesLocked()
 		p.mu.Unlock()
 	}
 	return nil, ErrSaturated
 }
 
-// wakeLocked hands c, or with nil a chance to dial, to whoever waits longest, and reports whether there was one.
-func (p *Pool) wakeLocked(c *Conn) bool {
-	if len(p.waiters) == 0 {
-		return false
-	}
+// giveLocked hands c, or with nil a place to dial in, to whoever waits longest.
+func (p *Pool) giveLocked(c *Conn) {
 	w := p.waiters[0]
 	p.waiters = append(p.waiters[:0], p.waiters[1:]...)
-	w <- c
-	return true
+	w.given <- c
+}
+
+// placesLocked hands the places that are free to those who wait longest; a closed pool hands out as many as are wanted.
+func (p *Pool) placesLocked() {
+	for len(p.waiters) > 0 && (p.closed || p.roomLocked()) {
+		p.open++
+		p.dialing++
+		p.giveLocked(nil)
+	}
 }
 
 // dial opens a connection in the place that take has reserved.
@@ -228,7 +255,11 @@ func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
 	if !until.IsZero() && until.Before(deadline) {
 		deadline = until
 	}
-	nc, err := dial(p.network, p.address, deadline)
+	var nc net.Conn
+	err := ErrClosed
+	if !p.isClosed() {
+		nc, err = dial(p.network, p.address, deadline)
+	}
 	p.mu.Lock()
 	p.dialing--
 	if err == nil && p.closed {
@@ -237,16 +268,14 @@ func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
 	}
 	if err != nil {
 		p.open--
-		p.wakeLocked(nil)
+		p.placesLocked()
 		p.mu.Unlock()
-		if p.observer != nil {
+		if p.observer != nil && !errors.Is(err, ErrClosed) {
 			p.observer.ConnectFailed(errors.Is(err, ErrTimeout))
 		}
 		return nil, err
 	}
-	if p.dialing == maxDialing-1 {
-		p.wakeLocked(nil)
-	}
+	p.placesLocked()
 	p.mu.Unlock()
 	c := &Conn{Conn: netio.New(nc), pool: p, Connecting: time.Since(start)}
 	if p.observer != nil {
@@ -289,12 +318,13 @@ func (c *Conn) Release(reusable bool) {
 	}
 	c.served++
 	p.mu.Lock()
-	if p.closed || c.left || p.overLocked() {
+	if p.closed || c.left || p.overLocked() || len(p.waiters) > 0 && p.waiters[0].fresh {
 		p.mu.Unlock()
 		c.Discard()
 		return
 	}
-	if p.wakeLocked(c) {
+	if len(p.waiters) > 0 {
+		p.giveLocked(c)
 		p.mu.Unlock()
 		return
 	}
@@ -323,7 +353,7 @@ func (c *Conn) Forget() {
 	p.mu.Lock()
 	p.open--
 	p.observeClosed()
-	p.wakeLocked(nil)
+	p.placesLocked()
 	p.mu.Unlock()
 }
 
@@ -379,12 +409,17 @@ func (p *Pool) Close() {
 		c.inIdle = false
 		p.observeIdle(-1)
 	}
-	for p.wakeLocked(nil) {
-	}
+	p.placesLocked()
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.Discard()
 	}
+}
+
+func (p *Pool) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
 // Counts returns how many connections are open, idle and waited for.
