@@ -332,6 +332,9 @@ func TestTermEarly(t *testing.T) {
 	for range 5 {
 		p := sidecartest.Run(t, "limits: {drain_grace: 0s}\ninbound: [{service: shop, app: %q}]", app.Address)
 		c := sidecartest.Dial(t, p.Inbound)
+		sidecartest.Eventually(t, 3*time.Second, "the connection is taken", func() bool {
+			return p.Metric(t, "sidecar_downstream_connections_open", `listener="inbound"`) == 1
+		})
 		p.Signal(t, syscall.SIGTERM)
 		sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return refuses(p.Inbound) })
 		if m := c.Ask(t, get, "shop"); string(m.Body) != "app" {
