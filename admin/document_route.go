@@ -87,6 +87,7 @@ func matchDocument(m *config.Match) object {
 	case config.PathRegex:
 		o["path"] = object{"regex": m.Path.Value}
 	}
+	put(o, "grpc", m.GRPC)
 	putPart(o, "header", valuesDocument(m.Headers))
 	putPart(o, "query", valuesDocument(m.Query))
 	putPart(o, "cookie", valuesDocument(m.Cookies))

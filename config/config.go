@@ -124,7 +124,7 @@ type Discovery struct {
 type Service struct {
 	Name      string
 	From      Origin   // of the service's key
-	Protocol  string   // http | tcp | auto
+	Protocol  string   // http | http2 | grpc | tcp | auto
 	Hosts     []string // in lower case: name, *.suffix or *, with or without a port; default: the service's name
 	Listen    string   // a local port of its own
 	Registry  []string // names of registries (`from`)
@@ -167,6 +167,7 @@ type Route struct {
 type Match struct {
 	Methods    []string
 	Path       PathMatch
+	GRPC       string // gRPC calls of pkg.Service/Method, either side may be *; then Path is that of any
 	Headers    []ValueMatch
 	Query      []ValueMatch
 	Cookies    []ValueMatch
@@ -263,7 +264,7 @@ type Redirect struct {
 type Inbound struct {
 	Service  string
 	App      string // host:port or unix:PATH
-	Protocol string // http | tcp | auto
+	Protocol string // http | http2 | grpc | tcp | auto
 	Policy   Policy
 	Admit    Admit
 	Routes   []*Route

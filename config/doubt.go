@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // doubts finds what is allowed, yet hardly meant.
@@ -12,6 +13,7 @@ func (c *Config) doubts() Errors {
 		base := c.ServicePolicy(s)
 		path := "services." + s.Name
 		all = append(all, tooLong(path+".policy", &base)...)
+		all = append(all, neverRetried(path+".policy", &base)...)
 		all = append(all, shadowed(path, s.Routes)...)
 		for i, r := range s.Routes {
 			all = append(all, c.routeDoubts(path+".routes["+strconv.Itoa(i)+"]", s, r, &base)...)
@@ -26,6 +28,9 @@ func (c *Config) routeDoubts(path string, s *Service, r *Route, base *Policy) Er
 	if p.PerTryTimeout.From != base.PerTryTimeout.From || p.Timeout.From != base.Timeout.From {
 		all = tooLong(path+".policy", &p)
 	}
+	if p.Retry.When.From != base.Retry.When.From || p.Retry.Count.From != base.Retry.Count.From || p.Idempotent.From != base.Idempotent.From {
+		all = append(all, neverRetried(path+".policy", &p)...)
+	}
 	unsafe := slices.ContainsFunc(r.Match.Methods, func(m string) bool { return m == "POST" || m == "PATCH" || m == "CONNECT" })
 	if unsafe && p.Retry.Count.Value > 0 && p.Retry.Count.From != base.Retry.Count.From && !p.Idempotent.Or(false) {
 		all = append(all, p.Retry.Count.From.errorAt(path+".policy.retry", "a retry may do twice what the route's method does once; only calls that were not sent are tried again unless idempotent: true says that it is safe"))
@@ -39,6 +44,15 @@ func tooLong(path string, p *Policy) Errors {
 		return nil
 	}
 	return Errors{p.PerTryTimeout.From.errorAt(path+".per_try_timeout", "one attempt may last "+spell(p.PerTryTimeout.Value)+", longer than the whole call ("+spell(p.Timeout.Value)+", "+place(p.Timeout.From)+")")}
+}
+
+// neverRetried tells that a status of gRPC is to be tried again, yet nobody said that calls may be made twice.
+func neverRetried(path string, p *Policy) Errors {
+	grpc := slices.ContainsFunc(p.Retry.When.Value, func(w string) bool { return strings.HasPrefix(w, "grpc:") })
+	if !grpc || p.Retry.Count.Value == 0 || p.Idempotent.Or(false) {
+		return nil
+	}
+	return Errors{p.Retry.When.From.errorAt(path+".retry.when", "no gRPC status is tried again unless idempotent: true says that calls may be made twice")}
 }
 
 // shadowed tells that a route comes after one that takes everything.
@@ -59,6 +73,6 @@ func shadowed(path string, routes []*Route) Errors {
 // everything tells whether each request fits.
 func (m *Match) everything() bool {
 	path := m.Path.Kind == PathAny || (m.Path.Kind == PathBelow || m.Path.Kind == PathPrefix) && m.Path.Value == "/"
-	return path && len(m.Methods)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Callers) == 0 &&
+	return path && m.GRPC == "" && len(m.Methods)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Callers) == 0 &&
 		(len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (!m.HasPercent || m.Percent >= 1)
 }

@@ -148,7 +148,7 @@ func inboundValue(policy value[Policy], route value[Route]) value[Inbound] {
 	v := object(
 		in("service", "its name; left out: node.service", func(i *Inbound) *string { return &i.Service }, serviceName()),
 		must(in("app", "where our app listens: host:port or unix:PATH", func(i *Inbound) *string { return &i.App }, endpointAddress())),
-		in("protocol", "http, tcp or auto: found out from the first bytes (auto)", func(i *Inbound) *string { return &i.Protocol }, protocol()),
+		in("protocol", "http, http2, grpc (over HTTP/2), tcp or auto: found out from the first bytes (auto)", func(i *Inbound) *string { return &i.Protocol }, protocol()),
 		in("policy", "what holds for calls to our app", func(i *Inbound) *Policy { return &i.Policy }, policy),
 		in("admit", "bounds of what reaches our app", func(i *Inbound) *Admit { return &i.Admit }, admitValue()),
 		in("routes", "ordered, the first match wins", func(i *Inbound) *[]*Route { return &i.Routes }, list(pointer(route))),

@@ -10,7 +10,7 @@ import (
 
 func matchValue() value[Match] {
 	short := value[Match]{schema: schema{"type": "string"}, read: readShortMatch}
-	return either(short, object(
+	return either(short, then(object(
 		in("method", "one or a list", func(m *Match) *[]string { return &m.Methods }, some(checked(text(), methodProblem))),
 		in("path", "/exact, /prefix/* or {exact}, {prefix}, {regex}", func(m *Match) *PathMatch { return &m.Path }, pathValue()),
 		in("header", "by name", func(m *Match) *[]ValueMatch { return &m.Headers }, valueMatches(true)),
@@ -22,9 +22,30 @@ func matchValue() value[Match] {
 			m.HasPercent = true
 			return ratio().read(d, n, &m.Percent)
 		}},
-		soon[Match]("grpc"),
+		in("grpc", "gRPC calls of a method: pkg.Service/Method, * on either side", func(m *Match) *string { return &m.GRPC }, checked(line(), grpcProblem)),
 		soon[Match]("rpc"),
-	))
+	), func(d *decoder, n *yaml.Node, m *Match) bool {
+		if m.GRPC != "" && m.Path.Kind != PathAny {
+			return d.fail(n, "only one of path, grpc is expected: the path of a gRPC call is /pkg.Service/Method")
+		}
+		return true
+	}))
+}
+
+// grpcProblem says what is wrong with a gRPC method.
+func grpcProblem(s string) string {
+	service, method, two := strings.Cut(s, "/")
+	part := func(s string) bool { return s == "*" || isToken(s) && !strings.ContainsAny(s, "*|`") }
+	hint := ""
+	switch {
+	case two && part(service) && part(method):
+		return ""
+	case service == "" && grpcProblem(method) == "":
+		hint = ": did you mean " + method + "?"
+	case !two && part(service):
+		hint = ": did you mean " + service + "/*?"
+	}
+	return "pkg.Service/Method is expected, * on either side, got " + strconv.Quote(s) + hint
 }
 
 // readShortMatch reads "METHOD PATH" or "PATH".
@@ -238,6 +259,9 @@ func listed(d *decoder, n *yaml.Node, elements []element, out *ValueMatch) bool 
 // matchText writes a match as a person would: it names a route that has no name.
 func matchText(m *Match) string {
 	var parts []string
+	if m.GRPC != "" {
+		parts = append(parts, "grpc:"+m.GRPC)
+	}
 	if len(m.Methods) > 0 {
 		parts = append(parts, strings.Join(m.Methods, ","))
 	}

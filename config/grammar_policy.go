@@ -55,7 +55,7 @@ func retryValue() value[Retry] {
 	whole := opt("", "", func(r *Retry) *Opt[int] { return &r.Count }, count)
 	return either(value[Retry]{read: whole.read, schema: count.schema}, object(
 		opt("count", "attempts after the first (0)", func(r *Retry) *Opt[int] { return &r.Count }, count),
-		opt("when", "failures that are tried again: connect, refused, reset, timeout, a status, 5xx", func(r *Retry) *Opt[[]string] { return &r.When }, list(retryReason())),
+		opt("when", "failures that are tried again: connect, refused, reset, timeout, a status, 5xx, grpc:STATUS", func(r *Retry) *Opt[[]string] { return &r.When }, list(retryReason())),
 		in("backoff", "the wait from the second retry on", func(r *Retry) *Retry { return r }, object(
 			opt("base", "the first wait (25ms)", func(r *Retry) *Opt[time.Duration] { return &r.BackoffBase }, duration(0, longest)),
 			opt("max", "the longest wait (250ms)", func(r *Retry) *Opt[time.Duration] { return &r.BackoffMax }, duration(0, longest)),
@@ -67,10 +67,23 @@ func retryValue() value[Retry] {
 	))
 }
 
+// grpcStatuses are the failures that gRPC has names for, as retries name them.
+func grpcStatuses() []string {
+	names := []string{
+		"cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists", "permission_denied",
+		"resource_exhausted", "failed_precondition", "aborted", "out_of_range", "unimplemented", "internal", "unavailable",
+		"data_loss", "unauthenticated",
+	}
+	for i := range names {
+		names[i] = "grpc:" + names[i]
+	}
+	return names
+}
+
 // retryReason is a kind of failure or a status.
 func retryReason() value[string] {
-	known := []string{"connect", "refused", "reset", "timeout", "5xx"}
-	const what = "connect, refused, reset, timeout, 5xx or a status from 400 to 599"
+	known := append([]string{"connect", "refused", "reset", "timeout", "5xx"}, grpcStatuses()...)
+	const what = "connect, refused, reset, timeout, 5xx, a status from 400 to 599 or a gRPC status (like grpc:unavailable)"
 	return value[string]{
 		schema: schema{"anyOf": []any{
 			schema{"enum": anys(known)},
@@ -82,9 +95,6 @@ func retryReason() value[string] {
 			s, n, ok := d.scalar(n, what)
 			if !ok {
 				return false
-			}
-			if len(s.text) > 5 && s.text[:5] == "grpc:" {
-				return d.fail(n, "%s is not supported yet", s.text)
 			}
 			for _, k := range known {
 				if s.text == k {

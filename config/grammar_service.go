@@ -9,7 +9,7 @@ import (
 func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 	endpoint := endpointValue()
 	v := object(
-		in("protocol", "what its endpoints speak: http (HTTP/1.1), http2, tcp or auto (http)", func(s *Service) *string { return &s.Protocol }, protocol()),
+		in("protocol", "what its endpoints speak: http (HTTP/1.1), http2, grpc (over HTTP/2), tcp or auto (http)", func(s *Service) *string { return &s.Protocol }, protocol()),
 		in("hosts", "names that callers use for it, *.suffix and * included; left out: the name of the service", func(s *Service) *[]string { return &s.Hosts }, some(claimed(claimHost, hostPattern()))),
 		in("listen", "a local port of its own: host:port; needed for tcp", func(s *Service) *string { return &s.Listen }, claimed(claimListen, listenAddress())),
 		in("from", "registries that its endpoints come from: one or a list", func(s *Service) *[]string { return &s.Registry }, some(claimed(claimRegistry, line()))),
@@ -96,15 +96,8 @@ func endpointValue() value[Endpoint] {
 	return v
 }
 
-// protocol is one of those built; the others of the language are refused by name.
-func protocol() value[string] {
-	return then(word("http", "tcp", "auto", "http2", "grpc"), func(d *decoder, n *yaml.Node, out *string) bool {
-		if *out == "grpc" {
-			return d.fail(n, "%s is not supported yet", *out)
-		}
-		return true
-	}).as(orVariable(schema{"enum": []any{"http", "http2", "tcp", "auto"}}))
-}
+// protocol is what endpoints speak.
+func protocol() value[string] { return word("http", "http2", "grpc", "tcp", "auto") }
 
 // as puts another description in place.
 func (v value[T]) as(s schema) value[T] {

@@ -103,7 +103,7 @@ func poolOf(e *snapshot.Endpoint) pool { return e.Pool.(pool) }
 func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
 	settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
 	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name)}
-	if s.Protocol == "http2" {
+	if s.Protocol == "http2" || s.Protocol == "grpc" {
 		return h2.NewPool(e.Address, settings, limits2Of(c), observer)
 	}
 	return h1.NewPool(upstream.New(e.Address, settings, p.watcher, observer), int(c.Limits.HeaderBytes), c.Limits.HeaderCount)

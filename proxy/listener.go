@@ -26,7 +26,7 @@ type want struct {
 	field    string // of the configuration
 	address  string
 	service  string // all of it is for this service; empty: the host decides
-	protocol string // http | tcp | auto
+	protocol string // as configured: tcp, auto or some HTTP
 }
 
 // wanted lists the listeners of a configuration.
@@ -93,7 +93,7 @@ func (l *listener) retarget(w want, c *config.Config) {
 		t.http = &h1.Server{Pipeline: pl, Watcher: l.p.watcher, Prior: t.h2.Serve}
 		t.setLimits(c)
 	}
-	if w.protocol != "http" {
+	if w.protocol == "tcp" || w.protocol == "auto" {
 		t.tcp = &tcp.Server{Pipeline: pl, Service: w.service}
 	}
 	if old := l.target.Swap(t); old != nil {

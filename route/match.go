@@ -45,6 +45,7 @@ const (
 	ValueRegex // RE2, anchored at neither end
 	ValueIn
 	ValueMod
+	ValueMedia // a media type, also with a suffix ("+proto") or parameters, whatever its case
 )
 
 // Value compares one named value. Where a name occurs more than once, one occurrence that fits is enough. Header names

@@ -70,6 +70,8 @@ func holdsAny(v *Value, list []string) bool {
 		case ValueMod:
 			n, err := strconv.ParseUint(s, 10, 64)
 			return err == nil && slices.Contains(v.Residues, n%v.Mod)
+		case ValueMedia:
+			return regexp.MustCompile(`(?i)^` + regexp.QuoteMeta(v.Text) + `(\+|;|$)`).MatchString(s)
 		}
 		return true
 	})
@@ -93,7 +95,7 @@ func (d dice) path() string {
 }
 
 func (d dice) value() Value {
-	v := Value{Name: []string{"a", "b", "X-c"}[d.n(3)], Kind: ValueKind(d.n(7)), Text: d.word()}
+	v := Value{Name: []string{"a", "b", "X-c"}[d.n(3)], Kind: ValueKind(d.n(8)), Text: d.word()}
 	switch v.Kind {
 	case ValueRegex:
 		v.Text = []string{"^a", "b$", ".", "é?"}[d.n(4)]
@@ -101,6 +103,8 @@ func (d dice) value() Value {
 		v.In = []string{d.word(), d.word()}
 	case ValueMod:
 		v.Mod, v.Residues = 3, []uint64{uint64(d.n(3))}
+	case ValueMedia:
+		v.Text = strings.ToLower(v.Text)
 	}
 	return v
 }
@@ -129,7 +133,7 @@ func (d dice) match() Match {
 
 func (d dice) facts() *Facts {
 	f := &Facts{Method: []string{"GET", "PUT", "get"}[d.n(3)], Path: d.path()}
-	value := func() string { return []string{"", "a", "ab", "b", "7", "12", "x1", "é"}[d.n(8)] }
+	value := func() string { return []string{"", "a", "ab", "b", "7", "12", "x1", "é", "A+b", "b;a"}[d.n(10)] }
 	var fields FieldList
 	for range d.n(4) {
 		fields = append(fields, Field{[]string{"A", "b", "x-C"}[d.n(3)], value()})
@@ -246,6 +250,7 @@ func TestOtherParts(t *testing.T) {
 		{Match{Headers: []Value{{Name: "x-uid", Kind: ValueMod, Mod: 20, Residues: []uint64{1, 3}}}}, true, "header:x-uid%20=1|3"},
 		{Match{Headers: []Value{{Name: "x-uid", Text: "no"}}}, true, "header:x-uid=no"},
 		{Match{Headers: []Value{{Name: "x-uid", Kind: ValueAbsent}}}, false, "header:!x-uid"},
+		{Match{Headers: []Value{{Name: "accept", Kind: ValueMedia, Text: "text/html"}}}, false, "header:accept:text/html"},
 		{Match{Query: []Value{{Name: "id", Kind: ValueMod, Mod: 1000, Residues: []uint64{123}}}}, true, "query:id%1000=123"},
 		{Match{Query: []Value{{Name: "n", Text: "a b"}, {Name: "%zz", Kind: ValuePresent}}}, true, "query:n=a b query:%zz"},
 		{Match{Cookies: []Value{{Name: "u", Text: `"q"`}}}, true, `cookie:u="q"`},

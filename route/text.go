@@ -60,6 +60,8 @@ func (v *Value) String() string {
 		return v.Name + "=" + v.Text + "..."
 	case ValueRegex:
 		return v.Name + "~" + v.Text
+	case ValueMedia:
+		return v.Name + ":" + v.Text
 	case ValueIn:
 		return v.Name + "=" + strings.Join(v.In, "|")
 	case ValueMod:

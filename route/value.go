@@ -20,7 +20,7 @@ func (v *value) compile(in *Value) error {
 		return errors.New("without a name")
 	}
 	switch in.Kind {
-	case ValueExact, ValuePresent, ValueAbsent, ValuePrefix, ValueIn:
+	case ValueExact, ValuePresent, ValueAbsent, ValuePrefix, ValueIn, ValueMedia:
 	case ValueRegex:
 		var err error
 		if v.re, err = regexp.Compile(in.Text); err != nil {
@@ -66,6 +66,8 @@ func holds[T string | []byte](v *value, s T) bool {
 		return true
 	case ValuePrefix:
 		return len(s) >= len(v.Text) && string(s[:len(v.Text)]) == v.Text
+	case ValueMedia:
+		return isMedia(s, v.Text)
 	case ValueIn:
 		for _, want := range v.In {
 			if string(s) == want {
@@ -77,6 +79,19 @@ func holds[T string | []byte](v *value, s T) bool {
 		return ok && slices.Contains(v.Residues, r)
 	}
 	return false
+}
+
+// isMedia tells whether s is the media type want, which is in lower case, or one that specializes it.
+func isMedia[T string | []byte](s T, want string) bool {
+	if len(s) < len(want) {
+		return false
+	}
+	for i := range len(want) {
+		if c := s[i]; c != want[i] && (c < 'A' || c > 'Z' || c|0x20 != want[i]) {
+			return false
+		}
+	}
+	return len(s) == len(want) || s[len(want)] == '+' || s[len(want)] == ';'
 }
 
 func (v *value) fitsHeader(fields Fields) bool {

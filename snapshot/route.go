@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"reflect"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
@@ -215,11 +217,30 @@ func rewriteOf(cfg *config.Rewrite) *Rewrite {
 
 func matchOf(cfg *config.Route) route.Match {
 	m := &cfg.Match
-	return route.Match{
+	out := route.Match{
 		Name: cfg.Name, Methods: m.Methods, Path: route.Path{Kind: route.PathKind(m.Path.Kind), Value: m.Path.Value},
 		Headers: valuesOf(m.Headers), Query: valuesOf(m.Query), Cookies: valuesOf(m.Cookies),
 		Hosts: m.Hosts, Callers: m.Callers, Percent: m.Percent, HasPercent: m.HasPercent,
 	}
+	if m.GRPC != "" {
+		out.Path = grpcPath(m.GRPC)
+		out.Headers = append(out.Headers, route.Value{Name: "content-type", Kind: route.ValueMedia, Text: "application/grpc"})
+	}
+	return out
+}
+
+// grpcPath says what the paths of gRPC calls of pkg.Service/Method look like, where either side may be *.
+func grpcPath(of string) route.Path {
+	service, method, _ := strings.Cut(of, "/")
+	switch {
+	case service != "*" && method != "*":
+		return route.Path{Kind: route.PathExact, Value: "/" + of}
+	case service != "*":
+		return route.Path{Kind: route.PathBelow, Value: "/" + service + "/"}
+	case method != "*":
+		return route.Path{Kind: route.PathRegex, Value: "^/[^/]+/" + regexp.QuoteMeta(method) + "$"}
+	}
+	return route.Path{}
 }
 
 func valuesOf(list []config.ValueMatch) []route.Value {

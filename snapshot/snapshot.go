@@ -43,7 +43,7 @@ type Directory struct {
 type Service struct {
 	Name      string
 	Inbound   bool
-	Protocol  string // http | tcp | auto
+	Protocol  string // http | http2 | grpc | tcp | auto
 	Listen    string // a local port of its own, or empty
 	Routes    []*Route
 	Rest      *Route // what no route matches

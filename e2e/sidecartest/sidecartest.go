@@ -6,6 +6,7 @@ package sidecartest
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -226,11 +227,10 @@ func FreePort(t testing.TB) string {
 }
 
 // FreeAddress returns a loopback address whose port was free a moment ago. It is not on 127.0.0.1, where the system may
-// give the port to somebody's outgoing connection meanwhile.
+// give the port to somebody's outgoing connection meanwhile, but on one that nobody else has drawn.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	pid := os.Getpid()
-	return freeAddress(t, fmt.Sprintf("127.%d.%d.%d", 1+pid>>14&0x7f, pid>>7&0x7f, 1+pid&0x7f))
+	return freeAddress(t, fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)))
 }
 
 func freeAddress(t testing.TB, host string) string {

@@ -139,8 +139,8 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 	x.Start = time.Now()
 	st := getStreamLocked(s, id)
 	st.rxEnd, st.left = h.end, h.length
-	problem := ""
-	if !h.tooMuch {
+	problem := h.bad
+	if problem == "" && !h.tooMuch {
 		problem = h.request(&x.Req)
 		if problem == "" && h.end && h.length > 0 {
 			problem = "less DATA than content-length"

@@ -117,6 +117,9 @@ func openFailed(err error) resilience.Kind {
 
 // outcome describes the attempt as it stands.
 func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
+	if kind == resilience.Answered && x.resp.Status >= 500 && x.rt.Plan.Retries > 0 {
+		x.upload.settle()
+	}
 	// A body that is still being sent is not at hand: an answer that comes meanwhile stands.
 	o := resilience.Outcome{Kind: kind, Replayable: !x.upload.poll() && !x.upload.lost, Untried: x.to.Set.Untried(x.tried)}
 	if x.up != nil {
@@ -297,7 +300,10 @@ func (x *Exchange) judge(next resilience.Action) {
 		x.p.Recorder.UpstreamConn(x.to.Service.Name).Decided(next.Why)
 		if next.Why == resilience.WhyBody {
 			x.p.Recorder.UpstreamConn(x.to.Service.Name).BodyTooLarge()
-			x.out.Detail += "; not retried: the request body is not at hand (limits.replay_bytes)"
+			if x.out.Detail != "" {
+				x.out.Detail += "; "
+			}
+			x.out.Detail += "not retried: the request body is not at hand (limits.replay_bytes)"
 		}
 	}
 	if next.Why == resilience.WhyStale || x.ended.Kind == resilience.NoEndpoint {

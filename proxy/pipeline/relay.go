@@ -17,6 +17,12 @@ func (x *Exchange) relay() {
 		x.switchProtocols()
 		return
 	}
+	if x.Req.Upgrade != "" && x.Req.Version == HTTP2 && x.resp.Status < 300 {
+		// A 2xx would tell a client of extended CONNECT that the tunnel stands (RFC 8441 5).
+		x.abandon()
+		x.answer(resilience.UpstreamProtocol, 0, "the endpoint did not switch to "+x.Req.Upgrade)
+		return
+	}
 	x.out.Status = x.resp.Status
 	ok := x.relayBody()
 	if x.upload.running {

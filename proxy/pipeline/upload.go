@@ -54,6 +54,20 @@ func (u *upload) poll() bool {
 	return u.running
 }
 
+// lastStep is how long an upload whose answer is there may take to say that it has sent all.
+const lastStep = 20 * time.Millisecond
+
+// settle lets a goroutine that has sent everything come to its end: the answer may have overtaken that.
+func (u *upload) settle() {
+	if u.poll() {
+		select {
+		case <-u.done:
+			u.running = false
+		case <-time.After(lastStep):
+		}
+	}
+}
+
 // stop ends the goroutine, if there is one, and waits for it.
 func (u *upload) stop(x *Exchange) {
 	if !u.poll() {
