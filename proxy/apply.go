@@ -9,7 +9,6 @@ import (
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
 	"github.com/sidecar-mesh/sidecar/proxy/h2"
-	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
@@ -86,27 +85,6 @@ func directory(s *snapshot.Snapshot, dir telemetry.Direction) *snapshot.Director
 		return s.Inbound
 	}
 	return s.Outbound
-}
-
-// pool is what the proxy does with the connections to an endpoint, whatever they speak.
-type pool interface {
-	pipeline.Pool
-	Set(upstream.Settings)
-	Sweep()
-	Close()
-	Counts() (open, idle, waiting int)
-}
-
-func poolOf(e *snapshot.Endpoint) pool { return e.Pool.(pool) }
-
-// newPool makes the pool that speaks a service's protocol.
-func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
-	settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
-	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name)}
-	if s.Protocol == "http2" || s.Protocol == "grpc" {
-		return h2.NewPool(e.Address, settings, limits2Of(c), observer)
-	}
-	return h1.NewPool(upstream.New(e.Address, settings, p.watcher, observer), int(c.Limits.HeaderBytes), c.Limits.HeaderCount)
 }
 
 // settle brings everything else in line with a snapshot that is in force: outlier detection learns how many endpoints

@@ -35,7 +35,7 @@ var (
 )
 
 // Open implements pipeline.Pool.
-func (p *Pool) Open(fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
+func (p *Pool) Open(_ pipeline.Version, fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
 	c, err := p.Get(fresh, connect, until)
 	switch {
 	case errors.Is(err, upstream.ErrTimeout):

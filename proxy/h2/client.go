@@ -62,7 +62,7 @@ type clientConn struct {
 }
 
 // Open implements pipeline.Pool. fresh is satisfied by any session that still takes streams: one that died is not kept.
-func (p *Pool) Open(_ bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
+func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
 	start := time.Now()
 	for {
 		p.mu.Lock()
@@ -202,12 +202,21 @@ func (p *Pool) connect(deadline time.Time) (*clientConn, error) {
 	case <-c.session.done:
 		c.session.mu.Lock()
 		defer c.session.mu.Unlock()
-		return nil, c.session.err
+		return nil, &NotHTTP2{Err: c.session.err}
 	case <-t.C:
 		c.session.nc.Abort()
 		return nil, upstream.ErrTimeout
 	}
 }
+
+// NotHTTP2 says that a peer took the connection and did not answer the preface as HTTP/2 does.
+type NotHTTP2 struct{ Err error }
+
+// Error implements error.
+func (e *NotHTTP2) Error() string { return "the endpoint does not speak HTTP/2: " + e.Err.Error() }
+
+// Unwrap returns what came instead.
+func (e *NotHTTP2) Unwrap() error { return e.Err }
 
 // headers implements owner: a server opens no streams, but what it sends may come late.
 func (c *clientConn) headers(s *session, id uint32, h *head) error {

@@ -30,7 +30,7 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 	x.began = x.Clock
 	x.resp.Status, x.ahead, x.call.pending = 0, ahead{}, false
 	x.ep.Meter.Active.Add(1)
-	up, err := x.ep.Pool.(Pool).Open(a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
+	up, err := x.ep.Pool.(Pool).Open(x.Req.Version, a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
 	if err != nil {
 		x.ep.Meter.Active.Add(-1)
 		x.Clock = time.Now()

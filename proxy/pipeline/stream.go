@@ -104,9 +104,9 @@ type Stream interface {
 
 // Pool opens attempts at one endpoint; the engine of its protocol implements it. It stands in snapshot.Endpoint.Pool.
 type Pool interface {
-	// Open takes or opens a connection until the given time; opening may take as long as connect. fresh asks for one that
-	// has served nothing yet.
-	Open(fresh bool, connect time.Duration, until time.Time) (Upstream, error)
+	// Open takes or opens a connection for a request of that version, or for a raw one (HTTP10), until the given time;
+	// opening may take as long as connect. fresh asks for one that has served nothing yet.
+	Open(v Version, fresh bool, connect time.Duration, until time.Time) (Upstream, error)
 }
 
 // OpenError says why a Pool could not open an attempt, where it is not that the connect failed.

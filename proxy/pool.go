@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/h2"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+)
+
+// pool is what the proxy does with the connections to an endpoint, whatever they speak.
+type pool interface {
+	pipeline.Pool
+	Set(upstream.Settings)
+	Sweep()
+	Close()
+	Counts() (open, idle, waiting int)
+}
+
+func poolOf(e *snapshot.Endpoint) pool { return e.Pool.(pool) }
+
+// newPool makes the pool that speaks a service's protocol.
+func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
+	settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
+	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name)}
+	one := func() *h1.Pool {
+		conns := upstream.New(e.Address, settings, p.watcher, observer)
+		return h1.NewPool(conns, int(c.Limits.HeaderBytes), c.Limits.HeaderCount)
+	}
+	two := func() *h2.Pool { return h2.NewPool(e.Address, settings, limits2Of(c), observer) }
+	switch s.Protocol {
+	case "http2", "grpc":
+		return two()
+	case "auto":
+		return &autoPool{one: one(), two: two()}
+	}
+	return one()
+}
+
+// autoPool speaks to an endpoint as the caller spoke to us: HTTP/1 goes on as HTTP/1, and HTTP/2 as HTTP/2 where the
+// endpoint takes it, which is learned by trying.
+type autoPool struct {
+	one *h1.Pool
+	two *h2.Pool
+
+	only1 atomic.Bool // it was tried, and the endpoint takes no HTTP/2
+	known atomic.Bool
+	mu    sync.Mutex // held while it is tried, so that one tries for all
+}
+
+// Open implements pipeline.Pool.
+func (p *autoPool) Open(v pipeline.Version, fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
+	if v != pipeline.HTTP2 || p.only1.Load() {
+		return p.one.Open(v, fresh, connect, until)
+	}
+	if !p.known.Load() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.only1.Load() { // by another, meanwhile
+			return p.one.Open(v, fresh, connect, until)
+		}
+	}
+	up, err := p.two.Open(v, fresh, connect, until)
+	var not *h2.NotHTTP2
+	switch {
+	case err == nil:
+		p.known.Store(true)
+	case errors.As(err, &not) && !p.known.Load():
+		p.only1.Store(true)
+		return p.one.Open(v, fresh, connect, until)
+	}
+	return up, err
+}
+
+// Set implements pool.
+func (p *autoPool) Set(s upstream.Settings) {
+	p.one.Set(s)
+	p.two.Set(s)
+}
+
+// Sweep implements pool.
+func (p *autoPool) Sweep() {
+	p.one.Sweep()
+	p.two.Sweep()
+}
+
+// Close implements pool.
+func (p *autoPool) Close() {
+	p.one.Close()
+	p.two.Close()
+}
+
+// Counts implements pool.
+func (p *autoPool) Counts() (open, idle, waiting int) {
+	open, idle, waiting = p.one.Counts()
+	o, i, w := p.two.Counts()
+	return open + o, idle + i, waiting + w
+}
