@@ -55,6 +55,7 @@ func (c *Conn) Reset() {
 func (c *Conn) Ask(t testing.TB, format string, args ...any) *Message {
 	t.Helper()
 	request := fmt.Sprintf(format, args...)
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if err := c.Send("%s", request); err != nil {
 		t.Fatalf("sending the request: %v", err)
 	}
