@@ -399,10 +399,10 @@ func (a *attempt) headLocked(end bool) error {
 	a.pseudoLocked(q)
 	s.encodeFieldsLocked(q.Fields, q.HasBody && q.Length >= 0)
 	if q.TrailersWanted {
-		s.enc.add("te", "trailers", false)
+		s.enc.constant("te", "trailers")
 	}
 	if q.Expect {
-		s.enc.add("expect", "100-continue", false)
+		s.enc.constant("expect", "100-continue")
 	}
 	return st.blockLocked(end)
 }
@@ -412,18 +412,18 @@ func (a *attempt) headLocked(end bool) error {
 func (a *attempt) pseudoLocked(q *pipeline.Request) {
 	enc := a.c.session.enc
 	if a.protocol == "" {
-		enc.add(":method", q.Method, false)
+		enc.add(":method", q.Method)
 	} else {
-		enc.add(":method", "CONNECT", false)
-		enc.add(":protocol", a.protocol, false)
+		enc.constant(":method", "CONNECT")
+		enc.add(":protocol", a.protocol)
 	}
-	enc.add(":scheme", "http", false)
-	enc.add(":authority", q.Authority, false)
+	enc.constant(":scheme", "http")
+	enc.add(":authority", q.Authority)
 	path := q.Path
 	if q.HasQuery {
 		path += "?" + q.Query
 	}
-	enc.add(":path", path, false)
+	enc.add(":path", path)
 }
 
 func (a *attempt) head(end bool) error {

@@ -2,7 +2,9 @@ package h2
 
 import (
 	"errors"
+	"hash/maphash"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -351,8 +353,10 @@ func (d *decoder) resize(p []byte) ([]byte, error) {
 
 // encoder encodes header blocks. The lock of its connection guards it.
 type encoder struct {
-	e   *hpack.Encoder
-	buf []byte
+	e    *hpack.Encoder
+	buf  []byte
+	memo *memo // nil until the first field
+	owes bool  // a table size update, which the library puts before its next field
 }
 
 func newEncoder() *encoder {
@@ -369,10 +373,49 @@ func (e *encoder) Write(p []byte) (int, error) {
 }
 
 // limit obeys the peer's SETTINGS_HEADER_TABLE_SIZE, as far as it is below our own.
-func (e *encoder) limit(n uint32) { e.e.SetMaxDynamicTableSize(min(n, tableSize)) }
+func (e *encoder) limit(n uint32) {
+	e.e.SetMaxDynamicTableSize(min(n, tableSize))
+	e.owes = true
+}
 
-func (e *encoder) add(name, value string, sensitive bool) {
-	_ = e.e.WriteField(field{Name: name, Value: value, Sensitive: sensitive}) // our Write does not fail
+// constant adds a field whose strings live for ever.
+func (e *encoder) constant(name, value string) {
+	e.owes = false
+	_ = e.e.WriteField(field{Name: name, Value: value}) // our Write does not fail
+}
+
+// add adds a field whose strings may live only as long as its message.
+func (e *encoder) add(name, value string) {
+	if e.memo == nil {
+		e.memo = &memo{seed: maphash.MakeSeed()}
+	}
+	if n, v, ok := e.memo.recall(name, value); ok {
+		e.constant(n, v)
+		return
+	}
+	if e.owes {
+		e.constant(strings.Clone(name), strings.Clone(value))
+		return
+	}
+	// A literal without indexing and with a new name (RFC 7541 6.2.2), not Huffman-coded.
+	e.buf = append(e.buf, 0)
+	e.buf = appendText(e.buf, name)
+	e.buf = appendText(e.buf, value)
+}
+
+// appendText adds a string literal (RFC 7541 5.2).
+func appendText(b []byte, s string) []byte {
+	n := len(s)
+	if n < 0x7f {
+		b = append(b, byte(n))
+	} else {
+		b = append(b, 0x7f)
+		for n -= 0x7f; n >= 0x80; n >>= 7 {
+			b = append(b, byte(n)|0x80)
+		}
+		b = append(b, byte(n))
+	}
+	return append(b, s...)
 }
 
 // appendHead adds the nine bytes before a payload of n bytes.

@@ -410,7 +410,7 @@ func (b body) Raw() (*netio.Conn, int64) { return nil, 0 }
 func (b body) Advance(int64) {}
 
 func (s *session) encodeStatusLocked(status int) {
-	s.enc.add(":status", statusText(status), false)
+	s.enc.constant(":status", statusText(status))
 }
 
 // statusText avoids garbage for what is answered most.
@@ -431,7 +431,7 @@ func statusText(status int) string {
 }
 
 func (s *session) encodeLengthLocked(n int64) {
-	s.enc.add("content-length", strconv.FormatInt(n, 10), false)
+	s.enc.add("content-length", strconv.FormatInt(n, 10))
 }
 
 // encodeFields adds the fields that are sent on to the session's encoder. keepLength says that a content-length among
@@ -451,6 +451,6 @@ func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
 				continue
 			}
 		}
-		s.enc.add(lowerName(f.Name), f.Value, false)
+		s.enc.add(lowerName(f.Name), f.Value)
 	}
 }

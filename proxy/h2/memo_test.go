@@ -1,0 +1,65 @@
+package h2
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// TestEncoderKeepsNothingOfMessages sends fields whose memory is overwritten behind each message, as that of pooled buffers
+// is, and changes the size of the table meanwhile: what is decoded is what was meant.
+func TestEncoderKeepsNothingOfMessages(t *testing.T) {
+	e, buffer := newEncoder(), make([]byte, 4<<10)
+	var got []hpack.HeaderField
+	d := newDecoder(1<<16, func(f hpack.HeaderField) { got = append(got, f) })
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 20_000 {
+		var want []hpack.HeaderField
+		at := 0
+		keep := func(s string) string {
+			n := copy(buffer[at:], s)
+			at += n
+			return unsafe.String(&buffer[at-n], n)
+		}
+		got = nil
+		if i%1000 == 500 {
+			e.limit([]uint32{0, 100, 4096}[rnd.IntN(3)])
+			e.limit(uint32(rnd.IntN(9000)))
+		}
+		for range 1 + rnd.IntN(12) {
+			name, value := fmt.Sprintf("x-name-%02d", rnd.IntN(30)), fmt.Sprintf("value %06d", rnd.IntN(1<<rnd.IntN(20)))
+			want = append(want, hpack.HeaderField{Name: name, Value: value})
+			e.add(keep(name), keep(value))
+		}
+		if i%100 == 0 {
+			name, value := "x-long", strings.Repeat("v", []int{126, 127, 128, 254, 255, 300, 3000}[rnd.IntN(7)])
+			want = append(want, hpack.HeaderField{Name: name, Value: value})
+			e.add(name, value)
+		}
+		if err := d.feed(e.buf, true); err != nil {
+			t.Fatal(err)
+		}
+		e.buf = e.buf[:0]
+		if !slices.Equal(got, want) {
+			t.Fatalf("block %d: got %v, want %v", i, got, want)
+		}
+		clear(buffer)
+	}
+}
+
+// TestEncoderIndexesWhatRepeats: the third time, a field takes one octet.
+func TestEncoderIndexesWhatRepeats(t *testing.T) {
+	e := newEncoder()
+	for i, want := range []int{1 + 1 + 6 + 1 + 9, 0, 1} {
+		e.buf = e.buf[:0]
+		e.add("x-name", "one value")
+		if got := len(e.buf); want > 0 && got != want {
+			t.Errorf("%d octets the time %d, want %d", got, i, want)
+		}
+	}
+}
