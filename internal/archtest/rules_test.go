@@ -5,17 +5,18 @@ import "strings"
 // layers says which packages of ours the non-test files of a package may import. A pattern ends in "/*" for what is
 // directly below a folder; an exact key wins over a pattern. Entries may be ahead of the code.
 var layers = map[string]string{
-	"route":       "",
-	"balance":     "",
-	"resilience":  "",
-	"config":      "",
-	"proxy/sniff": "",
-	"proxy/netio": "",
-	"snapshot":    "config route balance resilience",
-	"explain":     "snapshot route balance resilience config",
-	"simulate":    "snapshot route balance resilience",
-	"script":      "route",
-	"telemetry":   "route balance resilience",
+	"route":         "",
+	"balance":       "",
+	"resilience":    "",
+	"config":        "",
+	"proxy/sniff":   "",
+	"proxy/grammar": "",
+	"proxy/netio":   "",
+	"snapshot":      "config route balance resilience",
+	"explain":       "snapshot route balance resilience config",
+	"simulate":      "snapshot route balance resilience",
+	"script":        "route",
+	"telemetry":     "route balance resilience",
 
 	"discovery/guard": "config",
 	"discovery":       "config discovery/guard",
@@ -24,8 +25,8 @@ var layers = map[string]string{
 
 	"proxy/pipeline": "snapshot route balance resilience telemetry proxy/netio",
 	"proxy/upstream": "snapshot proxy/netio proxy/pipeline",
-	"proxy/h1":       "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
-	"proxy/h2":       "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
+	"proxy/h1":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
+	"proxy/h2":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/tcp":      "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy":          "proxy/* snapshot config intercept telemetry resilience",
 
@@ -44,7 +45,7 @@ var layers = map[string]string{
 }
 
 // pure packages decide and do nothing else: time and randomness come in as arguments, nothing blocks, logs or counts.
-var pure = strings.Fields(`route balance resilience snapshot explain simulate proxy/sniff discovery/guard
+var pure = strings.Fields(`route balance resilience snapshot explain simulate proxy/sniff proxy/grammar discovery/guard
 	intercept/rules inject/patch`)
 
 // worldly imports are none of a pure package's business, with everything below them.
@@ -83,7 +84,7 @@ var borders = map[string]string{
 	"github.com/cloudflare/tableflip":        "cmd/sidecar proxy",
 	"github.com/dop251/goja":                 "script",
 	"k8s.io":                                 "inject",
-	"golang.org/x/net/http2":                 "proxy/h2",
+	"golang.org/x/net/http2":                 "proxy/h2 bench/load",
 	"github.com/google/go-cmp":               "internal/*",
 	"go.uber.org/goleak":                     "internal/*",
 }

@@ -1,5 +1,7 @@
 package h1
 
+import "github.com/sidecar-mesh/sidecar/proxy/grammar"
+
 // The errors of a chunked body.
 var (
 	errChunkSize    = bad("malformed chunk size")
@@ -98,7 +100,7 @@ func (c *chunks) next(b []byte) (data []byte, taken int, err error) {
 
 func (c *chunks) sizeByte(ch byte) error {
 	switch {
-	case chars[ch]&isHex != 0 && !c.space:
+	case grammar.Is(ch, grammar.Hex) && !c.space:
 		if c.digits == 15 {
 			return errChunkSize
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/proxy/grammar"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
@@ -94,7 +95,7 @@ func (a *attempt) SendHead(q *pipeline.Request) error {
 	default:
 		a.reqFraming = outNone
 	}
-	if q.Version == pipeline.HTTP2 && equalFold(q.Upgrade, "websocket") {
+	if q.Version == pipeline.HTTP2 && grammar.EqualFold(q.Upgrade, "websocket") {
 		a.shakeHands(q)
 	}
 	a.out.ready()
@@ -107,7 +108,7 @@ func (a *attempt) shakeHands(q *pipeline.Request) {
 	key := pipeline.NewWebSocketKey()
 	a.accept = pipeline.WebSocketAccept(key)
 	for i := range q.Fields {
-		if f := &q.Fields[i]; equalFold(f.Name, pipeline.WebSocketKey) {
+		if f := &q.Fields[i]; grammar.EqualFold(f.Name, pipeline.WebSocketKey) {
 			f.Value, f.Drop = key, false
 			return
 		}
@@ -121,7 +122,7 @@ func (a *attempt) accepted(fields []pipeline.Field) bool {
 		return true
 	}
 	for i := range fields {
-		if equalFold(fields[i].Name, "sec-websocket-accept") {
+		if grammar.EqualFold(fields[i].Name, "sec-websocket-accept") {
 			return fields[i].Value == a.accept
 		}
 	}

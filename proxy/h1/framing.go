@@ -3,6 +3,7 @@ package h1
 import (
 	"strings"
 
+	"github.com/sidecar-mesh/sidecar/proxy/grammar"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
@@ -35,7 +36,7 @@ func (f *framing) field(fd *pipeline.Field) error {
 			f.lengthTwin = true
 			return errLengthTwice
 		}
-		n, ok := parseLength(fd.Value)
+		n, ok := grammar.ParseLength(fd.Value)
 		if !ok {
 			return errLength
 		}
@@ -70,7 +71,7 @@ func announced(fd *pipeline.Field) {
 	kept, dropped := "", false
 	var item string
 	for rest, more := fd.Value, true; more; {
-		item, rest, more = nextItem(rest)
+		item, rest, more = grammar.NextItem(rest)
 		switch {
 		case !pipeline.AllowedTrailer(item):
 			dropped = true
@@ -87,17 +88,17 @@ func announced(fd *pipeline.Field) {
 
 // coding accepts "chunked" and nothing else. What might be legal but is not served is told apart from what is malformed.
 func (f *framing) coding(value string) error {
-	if equalFold(value, "chunked") {
+	if grammar.EqualFold(value, "chunked") {
 		f.chunked = true
 		return nil
 	}
 	last := ""
 	for rest, more := value, true; more; {
-		last, rest, more = nextItem(rest)
-		if last == "" || !all(last, isToken) {
+		last, rest, more = grammar.NextItem(rest)
+		if last == "" || !grammar.All(last, grammar.Token) {
 			return errCodingForm
 		}
-		if more && equalFold(last, "chunked") {
+		if more && grammar.EqualFold(last, "chunked") {
 			return errCodingForm // chunked is not last (RFC 9112 6.3 rule 4)
 		}
 	}
@@ -108,17 +109,17 @@ func (f *framing) coding(value string) error {
 func (f *framing) connection(value string) error {
 	var item string
 	for rest, more := value, true; more; {
-		item, rest, more = nextItem(rest)
+		item, rest, more = grammar.NextItem(rest)
 		switch {
 		case item == "":
-		case equalFold(item, "close"):
+		case grammar.EqualFold(item, "close"):
 			f.close = true
-		case equalFold(item, "keep-alive"):
+		case grammar.EqualFold(item, "keep-alive"):
 			f.keepAlive = true
-		case equalFold(item, "upgrade"):
+		case grammar.EqualFold(item, "upgrade"):
 			f.upgrade = true
-		case equalFold(item, "te"), equalFold(item, "http2-settings"):
-		case !all(item, isToken):
+		case grammar.EqualFold(item, "te"), grammar.EqualFold(item, "http2-settings"):
+		case !grammar.All(item, grammar.Token):
 			return errConnection
 		default:
 			switch pipeline.Classify(item) {
@@ -140,7 +141,7 @@ func dropNamed(fields []pipeline.Field) {
 		}
 		var item string
 		for rest, more := fields[i].Value, true; more; {
-			item, rest, more = nextItem(rest)
+			item, rest, more = grammar.NextItem(rest)
 			if item == "" || strings.EqualFold(item, "authorization") || strings.EqualFold(item, "cookie") {
 				continue
 			}
@@ -167,8 +168,8 @@ func (f *framing) settle() error {
 func listHas(list, item string) bool {
 	var it string
 	for rest, more := list, true; more; {
-		it, rest, more = nextItem(rest)
-		if equalFold(it, item) {
+		it, rest, more = grammar.NextItem(rest)
+		if grammar.EqualFold(it, item) {
 			return true
 		}
 	}
@@ -236,7 +237,7 @@ func judgeRequest(q *pipeline.Request, f *framing, target string) error {
 func expectsContinue(value string) bool {
 	var item string
 	for rest, more := value, true; more; {
-		if item, rest, more = nextItem(rest); !equalFold(item, "100-continue") {
+		if item, rest, more = grammar.NextItem(rest); !grammar.EqualFold(item, "100-continue") {
 			return false
 		}
 	}
@@ -249,11 +250,11 @@ func setUpgrade(q *pipeline.Request, offered string) error {
 	kept, dropped := "", false
 	var item string
 	for rest, more := offered, true; more; {
-		item, rest, more = nextItem(rest)
+		item, rest, more = grammar.NextItem(rest)
 		name, _, _ := strings.Cut(item, "/")
-		websocket := equalFold(name, "websocket")
+		websocket := grammar.EqualFold(name, "websocket")
 		switch {
-		case item == "" || equalFold(name, "h2c") || equalFold(name, "h2") || equalFold(name, "tls"),
+		case item == "" || grammar.EqualFold(name, "h2c") || grammar.EqualFold(name, "h2") || grammar.EqualFold(name, "tls"),
 			websocket && q.Method != "GET":
 			dropped = true
 			continue
@@ -279,7 +280,7 @@ func setTarget(q *pipeline.Request, f *framing, target string, hosts int, host s
 		return errHostTwice
 	case hosts == 0 && f.minor >= 1:
 		return errHostMissing
-	case !validAuthority(host):
+	case !grammar.ValidAuthority(host):
 		return errHost
 	}
 	q.Scheme, q.Authority, q.Target = "http", host, target
@@ -288,8 +289,8 @@ func setTarget(q *pipeline.Request, f *framing, target string, hosts int, host s
 		if q.HasBody {
 			return errConnectBody
 		}
-		name, port := splitPort(target)
-		if name == "" || port == "" || !validAuthority(target) {
+		name, port := grammar.SplitPort(target)
+		if name == "" || port == "" || !grammar.ValidAuthority(target) {
 			return errTarget
 		}
 		q.Authority = target
@@ -300,14 +301,14 @@ func setTarget(q *pipeline.Request, f *framing, target string, hosts int, host s
 		return nil
 	default:
 		scheme, rest, ok := strings.Cut(target, "://")
-		if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
+		if !ok || !grammar.EqualFold(scheme, "http") && !grammar.EqualFold(scheme, "https") {
 			return errTarget
 		}
 		end := strings.IndexAny(rest, "/?")
 		if end < 0 {
 			end = len(rest)
 		}
-		if end == 0 || !validAuthority(rest[:end]) {
+		if end == 0 || !grammar.ValidAuthority(rest[:end]) {
 			return errTarget
 		}
 		q.Authority, target = rest[:end], rest[end:]
@@ -320,13 +321,4 @@ func setTarget(q *pipeline.Request, f *framing, target string, hosts int, host s
 		q.Path, q.Query, q.HasQuery = target[:i], target[i+1:], true
 	}
 	return nil
-}
-
-// splitPort cuts ":port" off an authority; the brackets of an IPv6 literal stay with the name.
-func splitPort(authority string) (name, port string) {
-	i := strings.LastIndexByte(authority, ':')
-	if i < 0 || strings.HasSuffix(authority, "]") {
-		return authority, ""
-	}
-	return authority[:i], authority[i+1:]
 }

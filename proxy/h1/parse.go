@@ -8,6 +8,7 @@ package h1
 import (
 	"bytes"
 
+	"github.com/sidecar-mesh/sidecar/proxy/grammar"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
@@ -122,7 +123,7 @@ func parseFields(fields []pipeline.Field, b []byte, count int) ([]pipeline.Field
 			return fields, errHeadCount
 		}
 		i := 0
-		for i < len(line) && chars[line[i]]&isToken != 0 {
+		for i < len(line) && grammar.Is(line[i], grammar.Token) {
 			i++
 		}
 		if i == len(line) || line[i] != ':' || i == 0 {
@@ -131,8 +132,8 @@ func parseFields(fields []pipeline.Field, b []byte, count int) ([]pipeline.Field
 		if i > maxName {
 			return fields, errNameLong
 		}
-		value := trimOWS(line[i+1:])
-		if !validValue(value) {
+		value := grammar.TrimOWS(line[i+1:])
+		if !grammar.ValidValue(value) {
 			return fields, errFieldValue
 		}
 		name := str(line[:i])
@@ -188,7 +189,7 @@ func parseRequestLine(q *pipeline.Request, f *framing, line []byte) (target stri
 	if sp > maxMethod {
 		return "", errMethodLong
 	}
-	if !all(method, isToken) {
+	if !grammar.All(method, grammar.Token) {
 		return "", errMethod
 	}
 	line = line[sp+1:]
@@ -203,17 +204,17 @@ func parseRequestLine(q *pipeline.Request, f *framing, line []byte) (target stri
 		}
 		return "", err
 	}
-	if !all(target, isTarget) {
+	if !grammar.All(target, grammar.Target) {
 		return "", errTarget
 	}
 	return target, nil
 }
 
 func parseVersion(v string) (minor byte, err error) {
-	if v != "" && (len(v) < 5 || !equalFold(v[:5], "http/")) {
+	if v != "" && (len(v) < 5 || !grammar.EqualFold(v[:5], "http/")) {
 		return 0, errNoVersion
 	}
-	if len(v) != 8 || v[:5] != "HTTP/" || chars[v[5]]&isDigit == 0 || v[6] != '.' || chars[v[7]]&isDigit == 0 {
+	if len(v) != 8 || v[:5] != "HTTP/" || !grammar.Is(v[5], grammar.Digit) || v[6] != '.' || !grammar.Is(v[7], grammar.Digit) {
 		return 0, errVersionForm
 	}
 	if v[5] != '1' {

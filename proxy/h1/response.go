@@ -3,6 +3,7 @@ package h1
 import (
 	"strings"
 
+	"github.com/sidecar-mesh/sidecar/proxy/grammar"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
@@ -34,7 +35,7 @@ func parseStatusLine(r *pipeline.Response, f *framing, line []byte) error {
 	f.minor = minor
 	d := line[9:12]
 	for _, c := range d {
-		if chars[c]&isDigit == 0 {
+		if !grammar.Is(c, grammar.Digit) {
 			return errStatus
 		}
 	}
@@ -44,7 +45,7 @@ func parseStatusLine(r *pipeline.Response, f *framing, line []byte) error {
 	}
 	r.Reason = ""
 	if len(line) > 13 {
-		if !validValue(line[13:]) {
+		if !grammar.ValidValue(line[13:]) {
 			return errStatusLine
 		}
 		r.Reason = str(line[13:])
@@ -105,7 +106,7 @@ func switchedTo(offered string, fields []pipeline.Field) bool {
 		}
 		var item string
 		for rest, more := fields[i].Value, true; more; {
-			item, rest, more = nextItem(rest)
+			item, rest, more = grammar.NextItem(rest)
 			if !offeredHas(offered, item) {
 				return false
 			}
@@ -118,7 +119,7 @@ func switchedTo(offered string, fields []pipeline.Field) bool {
 func offeredHas(offered, name string) bool {
 	var item string
 	for rest, more := offered, true; more; {
-		item, rest, more = nextItem(rest)
+		item, rest, more = grammar.NextItem(rest)
 		if strings.EqualFold(item, name) {
 			return true
 		}

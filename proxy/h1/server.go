@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/proxy/grammar"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
@@ -243,7 +244,9 @@ func (c *conn) readRequest() error {
 // understand an HTTP answer, so it gets none.
 var errNotHTTP = errors.New("not HTTP")
 
-func plausible(b byte) bool { return chars[b]&isToken != 0 || b == '\r' || b == ' ' || b == '\n' }
+func plausible(b byte) bool {
+	return grammar.Is(b, grammar.Token) || b == '\r' || b == ' ' || b == '\n'
+}
 
 // refuse answers a request that could not be read.
 func (c *conn) refuse(err error) bool {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sidecar-mesh/sidecar/proxy/grammar"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
@@ -89,7 +90,7 @@ func (h *head) add(f field, lim *Limits) {
 		}
 		h.te, drop = true, true
 	case pipeline.FieldContentLength:
-		n, ok := parseLength(f.Value)
+		n, ok := grammar.ParseLength(f.Value)
 		if !ok || h.length >= 0 && h.length != n {
 			h.bad = "malformed content-length"
 			return
@@ -224,7 +225,7 @@ func (h *head) host() (string, string) {
 		}
 		host, given = f.Value, true
 	}
-	if !given || host == "" || !validAuthority(host) {
+	if !given || host == "" || !grammar.ValidAuthority(host) {
 		return "", "malformed :authority"
 	}
 	return host, ""
