@@ -10,6 +10,7 @@ package h2
 
 import (
 	"errors"
+	"io"
 	"runtime"
 	"sync"
 	"time"
@@ -253,6 +254,9 @@ func (s *session) failLocked(err error) {
 // run reads until the connection ends, then closes it. It is the reader goroutine.
 func (s *session) run() {
 	err := s.read()
+	if errors.Is(err, io.EOF) {
+		err = errGoneAway // io.EOF is the good end of a body
+	}
 	var ce *connError
 	s.mu.Lock()
 	if errors.As(err, &ce) && s.err == nil {
