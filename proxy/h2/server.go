@@ -262,6 +262,9 @@ func (x *exchange) Interim(r *pipeline.Response) error {
 	s := x.c.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := x.st.sendableLocked(); err != nil {
+		return err
+	}
 	s.encodeStatusLocked(r.Status)
 	s.encodeFieldsLocked(r.Fields, false)
 	return x.st.blockLocked(false)
@@ -287,6 +290,9 @@ func (x *exchange) headLocked(end bool) error {
 		return nil
 	}
 	x.held = nil
+	if err := x.st.sendableLocked(); err != nil {
+		return err
+	}
 	s := x.c.session
 	s.encodeStatusLocked(r.Status)
 	s.encodeFieldsLocked(r.Fields, r.Length >= 0 && !r.NoBody || r.KeepLength)
@@ -327,6 +333,9 @@ func (x *exchange) End(trailers []pipeline.Field) error {
 	}
 	if !some {
 		return x.st.endLocked()
+	}
+	if err := x.st.sendableLocked(); err != nil {
+		return err
 	}
 	s.encodeFieldsLocked(trailers, false)
 	return x.st.blockLocked(true)

@@ -352,11 +352,9 @@ func (st *stream) endLocked() error {
 	return nil
 }
 
-// headLocked sends a header block that enc holds.
+// blockLocked sends the header block that the encoder holds. The stream must have been sendable before a field of it was
+// encoded: what was encoded has to be sent, or the peer's compression state is lost.
 func (st *stream) blockLocked(end bool) error {
-	if err := st.sendableLocked(); err != nil {
-		return err
-	}
 	s := st.s
 	s.roomLocked()
 	s.out = appendBlock(s.out, s.enc.buf, s.peer.frame, st.id, end)
