@@ -2,7 +2,6 @@ package h2
 
 import (
 	"errors"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -339,6 +338,7 @@ type attempt struct {
 	protocol, key      string // of an extended CONNECT, and the Sec-WebSocket-Key that it stands for
 	sent, got          bool
 	unprocessed        bool
+	refused            error // why the head was not sent; guarded by the session's lock
 }
 
 var (
@@ -374,21 +374,20 @@ var errNoConnect = &pipeline.ProtocolError{Status: 502, Text: "the endpoint does
 func (a *attempt) headLocked(end bool) error {
 	q := a.held
 	if q == nil {
-		if a.st == nil {
-			return net.ErrClosed
-		}
-		return nil
+		return a.refused
 	}
 	a.held = nil
 	s := a.c.session
 	switch {
 	case s.err != nil || s.peerAway:
-		a.unprocessed = true
-		return errGoneAway
+		a.unprocessed, a.refused = true, errGoneAway
 	case a.interrupted:
-		return netio.ErrInterrupted
+		a.refused = netio.ErrInterrupted
 	case a.protocol != "" && !s.peer.connect:
-		return errNoConnect
+		a.refused = errNoConnect
+	}
+	if a.refused != nil {
+		return a.refused
 	}
 	id := s.nextID
 	s.nextID += 2
@@ -455,10 +454,13 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, _ bool) error {
 		}
 	}
 	if a.st == nil {
-		return net.ErrClosed
+		return a.refused
 	}
 	if !some {
 		return a.st.endLocked()
+	}
+	if err := a.st.sendableLocked(); err != nil {
+		return err
 	}
 	s.encodeFieldsLocked(trailers, false)
 	return a.st.blockLocked(true)
@@ -482,17 +484,15 @@ func (a *attempt) RawWriter(int64) *netio.Conn { return nil }
 // Received implements pipeline.Upstream.
 func (a *attempt) Received() bool { return a.got }
 
-// ReadHead implements pipeline.Upstream.
+// ReadHead implements pipeline.Upstream. The body may be on its way from elsewhere: who comes first sends the head.
 func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
-	s, st := a.c.session, a.st
-	switch {
-	case st == nil && a.protocol != "" && !a.unprocessed:
-		return errNoConnect
-	case st == nil:
-		return errGoneAway
-	}
+	s := a.c.session
 	s.mu.Lock()
-	for {
+	if err := a.headLocked(false); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	for st := a.st; ; {
 		switch {
 		case len(st.queue) > 0:
 			h := st.queue[0]
