@@ -110,10 +110,15 @@ func (p *pick) from(g *group) int {
 	if len(g.idx) == 0 {
 		return -1
 	}
+	// A retry takes no turn: of two endpoints, the next call would begin where this one failed.
+	retry := len(p.hint.Tried) > 0
 	switch p.set.spec.Kind {
 	case Random:
 		return p.random(g)
 	case WeightedRoundRobin:
+		if retry {
+			return p.weighted(g)
+		}
 		return p.wheel(g)
 	case LeastActive:
 		return p.least(g)
@@ -122,8 +127,8 @@ func (p *pick) from(g *group) int {
 	case PeakEWMA:
 		return p.fastest(g)
 	}
-	if len(p.hint.Tried) > 0 {
-		return p.random(g) // a retry takes no turn: of two endpoints, the next call would begin where this one failed
+	if retry {
+		return p.random(g)
 	}
 	return p.roundRobin(g)
 }
@@ -196,6 +201,29 @@ func (p *pick) scan(g *group) int {
 			if n++; p.below(n) == 0 {
 				found = int(i)
 			}
+		}
+	}
+	if found < 0 {
+		return waiting
+	}
+	return found
+}
+
+// weighted draws one of the eligible endpoints in proportion to its weight.
+func (p *pick) weighted(g *group) int {
+	found, waiting := -1, -1
+	sum, cold := 0, 0
+	for _, i := range g.idx {
+		if !p.eligible(i) {
+			continue
+		}
+		weight := int(max(1, p.set.endpoints[i].Weight))
+		if p.cold(i) {
+			if cold += weight; p.below(cold) < weight {
+				waiting = int(i)
+			}
+		} else if sum += weight; p.below(sum) < weight {
+			found = int(i)
 		}
 	}
 	if found < 0 {

@@ -16,7 +16,8 @@ import (
 // Ejected implements pipeline.Observer.
 func (p *Proxy) Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.EjectVerdict) {
 	if v.Act != resilience.Eject {
-		return // spared: it goes on, since too few others would be left
+		p.o.Recorder.Spared(s.Name, e.Address, v.Reason.String())
+		return
 	}
 	p.o.Recorder.Ejected(s.Name, e.Address, v.Reason.String())
 	p.gauge(s)

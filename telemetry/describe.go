@@ -15,6 +15,7 @@ type descriptions struct {
 	upOpen, upIdle, connects, connectSeconds        *prometheus.Desc
 	connectFailures, endpoints, decisions           *prometheus.Desc
 	bodyTooLarge, ejections, readmissions, limits   *prometheus.Desc
+	spared, panics                                  *prometheus.Desc
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
@@ -72,6 +73,9 @@ func (d *descriptions) upstream() {
 	d.bodyTooLarge = d.add("replay_body_too_large_total",
 		"Exchanges that could not be repeated because the body was too large to keep.", "service")
 	d.ejections = d.add("ejections_total", "Endpoints taken out by outlier detection, by rule.", "service", "why")
+	d.spared = d.add("ejections_spared_total",
+		"Failures after which an endpoint should have gone out, but was kept for want of others, by rule.", "service", "why")
+	d.panics = d.add("panic_picks_total", "Calls sent to an endpoint although none was usable.", "service")
 	d.readmissions = d.add("readmissions_total", "Ejected endpoints that came back.", "service")
 	d.limits = d.add("limit_refusals_total", "Refusals by limit; service is empty for limits of the process.",
 		"limit", "service")

@@ -12,6 +12,8 @@ import (
 const (
 	EventEjected    = "ejected"
 	EventReadmitted = "readmitted"
+	EventSpared     = "spared"
+	EventPanic      = "panic"
 	EventBreaker    = "breaker"
 	EventReload     = "reload"
 	EventDiscovery  = "discovery"

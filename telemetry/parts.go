@@ -56,18 +56,21 @@ func (c *counts) each(f func(value string, n uint64)) {
 // Upstream counts what happens towards the endpoints of one service, all of them together. Its methods may be called
 // by any goroutine.
 type Upstream struct {
-	service     string
-	open, idle  atomic.Int64
-	known       atomic.Int64 // endpoints, plus 1; 0: never told
-	usable      atomic.Int64
-	connects    atomic.Uint64
-	connectTime atomic.Uint64 // nanoseconds of successful connects
-	failures    [resilience.Reasons]atomic.Uint64
-	why         [whys]atomic.Uint64
-	body        atomic.Uint64 // replays given up because the body was too large to keep
-	ejections   counts
-	readmitted  atomic.Uint64
-	limits      counts
+	service               string
+	open, idle            atomic.Int64
+	known                 atomic.Int64 // endpoints, plus 1; 0: never told
+	usable                atomic.Int64
+	connects              atomic.Uint64
+	connectTime           atomic.Uint64 // nanoseconds of successful connects
+	failures              [resilience.Reasons]atomic.Uint64
+	why                   [whys]atomic.Uint64
+	body                  atomic.Uint64 // replays given up because the body was too large to keep
+	ejections             counts
+	spared                counts
+	panics                atomic.Uint64
+	readmitted            atomic.Uint64
+	sparedTold, panicTold atomic.Int64 // Unix nanoseconds of the last event
+	limits                counts
 }
 
 // UpstreamConn returns the handle of a service's connections, the same one for the same name.
@@ -274,6 +277,34 @@ func (r *Recorder) LimitRefused(limit string) { r.parts.limits.add(limit) }
 func (r *Recorder) Ejected(service, endpoint, why string) {
 	r.UpstreamConn(service).ejections.add(why)
 	r.events.Add(Event{Kind: EventEjected, Service: service, Endpoint: endpoint, Detail: why})
+}
+
+// Spared tells that an endpoint deserved to be taken out and was not, since too many others are out or none is left. Every
+// further failure says so again; the event is told once in a while.
+func (r *Recorder) Spared(service, endpoint, why string) {
+	u := r.UpstreamConn(service)
+	u.spared.add(why)
+	if u.quiet(&u.sparedTold, r.now()) {
+		r.events.Add(Event{Kind: EventSpared, Service: service, Endpoint: endpoint, Detail: why})
+	}
+}
+
+// Panic tells that a call went to an endpoint although none was usable (panic: serve_all).
+func (r *Recorder) Panic(service, endpoint string) {
+	u := r.UpstreamConn(service)
+	u.panics.Add(1)
+	if u.quiet(&u.panicTold, r.now()) {
+		r.events.Add(Event{Kind: EventPanic, Service: service, Endpoint: endpoint, Detail: "no endpoint is usable: all are served"})
+	}
+}
+
+// tellEvery is how often an event that goes on is told.
+const tellEvery = 10 * time.Second
+
+// quiet reports whether an event was not told lately, and notes that it is told now.
+func (u *Upstream) quiet(told *atomic.Int64, now time.Time) bool {
+	was := told.Load()
+	return now.UnixNano()-was >= int64(tellEvery) && told.CompareAndSwap(was, now.UnixNano())
 }
 
 // Readmitted tells that an ejected endpoint is back.

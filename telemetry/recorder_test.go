@@ -80,6 +80,8 @@ func everything(r *Recorder) {
 	src.Failed("dial tcp 127.0.0.1:8500: connection refused")
 	r.Ejected("catalog", "10.0.0.1:8080", "consecutive_failures")
 	r.Readmitted("catalog", "10.0.0.1:8080")
+	r.Spared("catalog", "10.0.0.2:8080", "error_ratio")
+	r.Panic("catalog", "10.0.0.2:8080")
 	r.BreakerChanged("catalog", "items", "closed", "open")
 	r.Reload(true, 12*time.Millisecond, "3 services")
 	r.Reload(false, time.Millisecond, "a.yaml:3:4: unknown key")

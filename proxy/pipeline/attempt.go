@@ -72,6 +72,9 @@ func (x *Exchange) pick() bool {
 		return false
 	}
 	x.ep = x.to.Endpoints[i]
+	if why == balance.PickedPanic {
+		x.p.Recorder.Panic(x.to.Service.Name, x.ep.Address)
+	}
 	x.tried = append(x.tried, i)
 	return true
 }
