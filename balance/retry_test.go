@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestRetryTakesNoTurn: with two endpoints of which one always fails, calls still begin at each of them in turn.
-func TestRetryTakesNoTurn(t *testing.T) {
-	for _, kind := range []Kind{RoundRobin, WeightedRoundRobin} {
+// TestWeightedRetryTakesNoTurn: with two endpoints of which one always fails, calls still begin at each of them in turn.
+func TestWeightedRetryTakesNoTurn(t *testing.T) {
+	for _, kind := range []Kind{WeightedRoundRobin} {
 		endpoints := []Endpoint{{Key: 1, Weight: 1, Meter: new(Meter)}, {Key: 2, Weight: 1, Meter: new(Meter)}}
 		s := New(Spec{Kind: kind, Seed: 7}, endpoints, nil)
 		rnd := rand.New(rand.NewPCG(1, 2))
