@@ -163,19 +163,21 @@ func TestRoundRobinOrder(t *testing.T) {
 
 // TestRetryTakesNoTurn: of two endpoints one fails. Calls go on to begin at either in turn.
 func TestRetryTakesNoTurn(t *testing.T) {
-	s := New(Spec{}, alike(2), nil)
-	first := [2]int{}
-	for n := range uint64(100) {
-		h := Hint{Rand: mix(n)}
-		i, _ := s.Pick(&h)
-		first[i]++
-		if h.Tried = []int{i}; i == 0 {
-			if j, why := s.Pick(&h); j != 1 || why != Picked {
-				t.Fatalf("the retry goes to %d, %v", j, why)
+	for _, kind := range []Kind{RoundRobin, WeightedRoundRobin} {
+		s := New(Spec{Kind: kind}, alike(2), nil)
+		first := [2]int{}
+		for n := range uint64(100) {
+			h := Hint{Rand: mix(n)}
+			i, _ := s.Pick(&h)
+			first[i]++
+			if h.Tried = []int{i}; i == 0 {
+				if j, why := s.Pick(&h); j != 1 || why != Picked {
+					t.Fatalf("%v: the retry goes to %d, %v", kind, j, why)
+				}
 			}
 		}
-	}
-	if first != [2]int{50, 50} {
-		t.Errorf("calls began %d times", first)
+		if first != [2]int{50, 50} {
+			t.Errorf("%v: calls began %d times", kind, first)
+		}
 	}
 }
