@@ -80,7 +80,7 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 			p.mu.Unlock()
 			return a, nil
 		}
-		if !p.dialing && (p.settings.MaxOpen <= 0 || len(p.conns) < p.settings.MaxOpen) {
+		if !p.dialing && p.mayDialLocked() {
 			p.dialing = true
 			p.mu.Unlock()
 			if err := p.dial(start.Add(connect), until); err != nil {
@@ -101,6 +101,16 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 	}
 }
 
+// mayDialLocked reports whether another connection may be opened, and is of use.
+func (p *Pool) mayDialLocked() bool {
+	for _, c := range p.conns {
+		if c.session.shut() {
+			return false
+		}
+	}
+	return p.settings.MaxOpen <= 0 || len(p.conns) < p.settings.MaxOpen
+}
+
 // pickLocked returns a session with room for a stream.
 func (p *Pool) pickLocked() *clientConn {
 	for _, c := range p.conns {
@@ -115,10 +125,17 @@ func (p *Pool) pickLocked() *clientConn {
 func (s *session) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || s.peerAway || s.nextID > lastStream {
+	if s.err != nil || s.peerAway || s.nextID > lastStream || len(s.out) > 4*roomy {
 		return 0
 	}
 	return int(min(s.peer.streams, ownStreams))
+}
+
+// shut reports whether the peer lives and lets us have no stream at all: another connection would be no better.
+func (s *session) shut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && !s.peerAway && s.peer.streams == 0
 }
 
 func (p *Pool) await(w chan struct{}, until time.Time) error {
@@ -159,6 +176,9 @@ func (p *Pool) dial(deadline, until time.Time) error {
 	defer p.mu.Unlock()
 	p.dialing = false
 	p.wakeLocked(len(p.waiters))
+	if err == nil && c.gone {
+		err = errGoneAway
+	}
 	if err == nil && p.closed {
 		err = upstream.ErrClosed
 		c.session.nc.Abort()
@@ -563,7 +583,8 @@ func (a *attempt) Close(bool) {
 		if (!st.rxEnd || !st.sentEnd) && !errors.As(st.err, &pr) {
 			st.resetLocked(cancelled)
 		}
-		s.forgetLocked(st.id, st.sentReset)
+		s.forgetLocked(st.id, st.excused())
+		s.closeIfIdleLocked()
 		s.mu.Unlock()
 		st.release()
 	}

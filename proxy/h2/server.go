@@ -32,12 +32,18 @@ func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
 func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	c := &serverConn{srv: s, peer: pipeline.PeerOf(nc.RemoteAddr())}
 	c.session = newSession(nc, false, s.limits.Load(), c, first)
+	c.session.greet() // before anybody else can send something
 	s.mu.Lock()
 	if s.conns == nil {
 		s.conns = make(map[*serverConn]struct{})
 	}
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
+	if s.draining.Load() {
+		c.session.mu.Lock()
+		c.session.warnLocked(time.Now())
+		c.session.mu.Unlock()
+	}
 	c.serve()
 	s.mu.Lock()
 	delete(s.conns, c)
@@ -102,7 +108,6 @@ type serverConn struct {
 }
 
 func (c *serverConn) serve() {
-	c.session.greet()
 	if err := c.session.in.preface(); err != nil {
 		_ = c.session.nc.Close()
 		c.session.mu.Lock()
@@ -127,6 +132,7 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 		}
 		return &connError{protocolError, "stream identifiers must grow"}
 	case s.away == leaving:
+		s.highest = id // what follows is passed over as well
 		h.release()
 		return nil
 	}
@@ -224,7 +230,7 @@ func (x *exchange) finish() {
 	case !st.rxEnd:
 		st.resetLocked(noError) // a complete answer; the rest of the request is not wanted
 	}
-	s.forgetLocked(st.id, st.sentReset)
+	s.forgetLocked(st.id, st.excused())
 	s.working--
 	s.closeIfIdleLocked()
 	s.mu.Unlock()
@@ -262,7 +268,7 @@ func (x *exchange) Interim(r *pipeline.Response) error {
 	s := x.c.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := x.st.sendableLocked(); err != nil {
+	if err := x.st.readyLocked(x.c.session.lim.IdleTimeout); err != nil {
 		return err
 	}
 	s.encodeStatusLocked(r.Status)
@@ -290,7 +296,7 @@ func (x *exchange) headLocked(end bool) error {
 		return nil
 	}
 	x.held = nil
-	if err := x.st.sendableLocked(); err != nil {
+	if err := x.st.readyLocked(x.c.session.lim.IdleTimeout); err != nil {
 		return err
 	}
 	s := x.c.session
@@ -334,7 +340,7 @@ func (x *exchange) End(trailers []pipeline.Field) error {
 	if !some {
 		return x.st.endLocked()
 	}
-	if err := x.st.sendableLocked(); err != nil {
+	if err := x.st.readyLocked(x.c.session.lim.IdleTimeout); err != nil {
 		return err
 	}
 	s.encodeFieldsLocked(trailers, false)
@@ -348,7 +354,8 @@ func (x *exchange) RawWriter(int64) *netio.Conn { return nil }
 func (x *exchange) Abort() {
 	x.c.session.mu.Lock()
 	defer x.c.session.mu.Unlock()
-	if !x.st.sentEnd {
+	var pr *peerReset
+	if !x.st.sentEnd && !errors.As(x.st.err, &pr) {
 		x.st.resetLocked(internalError)
 	}
 }

@@ -120,6 +120,15 @@ func (s *session) recallLocked(id uint32) (known, reset bool) {
 	return false, false
 }
 
+// agreedLocked notes that the peer, too, has given up a stream: what it sends on it from now on is not excused.
+func (s *session) agreedLocked(id uint32) {
+	for i := range s.recent {
+		if s.recent[i].id == id {
+			s.recent[i].reset = false
+		}
+	}
+}
+
 type awayState uint8
 
 const (
@@ -260,8 +269,12 @@ func (s *session) run() {
 	var ce *connError
 	s.mu.Lock()
 	if errors.As(err, &ce) && s.err == nil {
+		last := s.highest
+		if s.away == leaving {
+			last = s.lastAway
+		}
 		s.roomLocked()
-		s.out = appendGoAway(s.out, s.highest, ce.code, "")
+		s.out = appendGoAway(s.out, last, ce.code, "")
 		s.kickLocked()
 	}
 	s.failLocked(err)
@@ -304,7 +317,7 @@ func (s *session) linger() {
 	}
 }
 
-// waiting is called when the reader would wait for longer than tickEvery.
+// waiting is called every tickEvery.
 func (s *session) waiting(now time.Time) error {
 	s.quiet++
 	s.mu.Lock()
@@ -513,12 +526,14 @@ func (s *session) onReset(f *frame) error {
 	st, err := s.findLocked(f)
 	if st != nil {
 		st.resetByPeerLocked(f.code)
+	} else {
+		s.agreedLocked(f.id)
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if !s.client {
+	if !s.client || st == nil {
 		return s.charge(costReset)
 	}
 	return nil
@@ -583,9 +598,9 @@ func (s *session) leaveLocked() {
 	s.closeIfIdleLocked()
 }
 
-// closeIfIdleLocked ends a session that leaves and has nothing left to do.
+// closeIfIdleLocked ends a session that leaves, or whose server does, and has nothing left to do.
 func (s *session) closeIfIdleLocked() {
-	if s.away == leaving && len(s.streams) == 0 && s.working == 0 {
+	if (s.away == leaving || s.client && s.peerAway) && len(s.streams) == 0 && s.working == 0 {
 		s.failLocked(errIdle)
 		if !s.flushing {
 			s.nc.Interrupt()
@@ -605,6 +620,9 @@ func (s *session) onGoAway(f *frame) error {
 				st.failLocked(errGoneAway, true)
 			}
 		}
+		s.closeIfIdleLocked()
+	} else {
+		s.leaveLocked()
 	}
 	s.mu.Unlock()
 	s.owner.settled(s)

@@ -69,6 +69,7 @@ type stream struct {
 	opened    bool // client: HEADERS were sent
 	sentEnd   bool
 	sentReset bool
+	peerReset bool // the peer has given it up
 	lastSeq   uint64 // where our last DATA frame is: in the buffer of that flush,
 	lastAt    int    // at that place
 
@@ -115,7 +116,7 @@ func (st *stream) release() {
 		st.behind.release()
 	}
 	st.rx, st.cur, st.queue, st.behind, st.guarded = nil, nil, st.queue[:0], nil, nil
-	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.unprocessed, st.interrupted = false, false, false, false, false, false, false
+	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted = false, false, false, false, false, false, false, false
 	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
 	streams.Put(st)
 }
@@ -136,8 +137,9 @@ func (st *stream) failLocked(err error, unprocessed bool) {
 type leaver interface{ left(st *stream) }
 
 func (st *stream) resetByPeerLocked(c code) {
+	st.peerReset = true
 	switch {
-	case st.rxEnd && c == noError:
+	case st.s.client && st.rxEnd && c == noError:
 		// A complete answer is a success, whatever became of the request (RFC 9113 8.1).
 		st.writer.notify()
 		if st.err == nil {
@@ -160,11 +162,14 @@ type peerReset struct{ code code }
 // Error implements error.
 func (e *peerReset) Error() string { return "stream reset by the peer: " + e.code.String() }
 
+// excused says whether what comes in may have been on its way when we gave the stream up.
+func (st *stream) excused() bool { return st.sentReset && !st.peerReset }
+
 // dataLocked takes a DATA frame.
 func (st *stream) dataLocked(f *frame) error {
 	switch {
-	case st.sentReset:
-		return nil // the peer may not have known
+	case st.excused():
+		return nil
 	case st.err != nil || st.rxEnd:
 		return &streamError{st.id, streamClosed, "DATA behind the end"}
 	case st.s.client && !st.final:
@@ -201,9 +206,12 @@ const maxInterims = 16
 // headersLocked takes a header block behind the one that opened the stream.
 func (st *stream) headersLocked(h *head) error {
 	switch {
-	case st.sentReset:
+	case st.excused():
 		h.release()
 		return nil
+	case st.rxEnd && st.sentEnd:
+		h.release()
+		return &connError{streamClosed, "HEADERS on a closed stream"}
 	case st.err != nil || st.rxEnd:
 		h.release()
 		return &streamError{st.id, streamClosed, "HEADERS behind the end"}
@@ -211,14 +219,15 @@ func (st *stream) headersLocked(h *head) error {
 		if h.tooMuch {
 			h.bad = "response head larger than limits.header_bytes or limits.header_count"
 		}
-		st.final = len(h.status) != 3 || h.status[0] != '1' || h.bad != ""
-		if !st.final {
-			if st.interims++; st.interims > maxInterims {
-				h.bad = "too many interim responses"
-			}
+		if st.interims++; st.interims > maxInterims+1 {
+			h.bad = "too many interim responses"
 		}
+		st.final = len(h.status) != 3 || h.status[0] != '1' || h.bad != ""
 		st.rxEnd = h.end
-		if st.final && st.method != "HEAD" && h.status != "304" {
+		switch {
+		case st.method == "HEAD", h.status == "304", h.status == "204":
+			st.left = 0
+		case st.final:
 			st.left = h.length
 		}
 		st.queue = append(st.queue, h)
@@ -321,6 +330,28 @@ func (st *stream) send(p []byte, stall time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// readyLocked waits until a head may be added to what is to be sent: while the peer takes nothing they must not pile up.
+func (st *stream) readyLocked(stall time.Duration) error {
+	s := st.s
+	var until time.Time
+	for late := false; len(s.out) >= 4*roomy; {
+		if err := st.sendableLocked(); err != nil {
+			return err
+		}
+		if late {
+			return netio.ErrTimeout
+		}
+		if until.IsZero() {
+			until = time.Now().Add(stall)
+		}
+		s.blocked = append(s.blocked, st)
+		s.mu.Unlock()
+		late = st.writer.wait(until)
+		s.mu.Lock()
+	}
+	return st.sendableLocked()
 }
 
 func (st *stream) sendableLocked() error {
