@@ -132,13 +132,14 @@ type frames struct {
 	buf    []byte // nil while idle
 	r, w   int
 	failed error // of the socket
-	// onWait is called every tickEvery while nothing comes; an error of it ends the reading.
+	// onWait is called every tickEvery, whether anything comes or not; an error of it ends the reading.
 	onWait func(time.Time) error
+	tick   time.Time // when it is called next
 	f      frame
 }
 
 func newFrames(c *netio.Conn, first []byte) *frames {
-	fs := &frames{c: c}
+	fs := &frames{c: c, tick: time.Now().Add(tickEvery)}
 	fs.framer = http2.NewFramer(io.Discard, fs)
 	fs.framer.SetMaxReadFrameSize(maxFrame)
 	fs.framer.SetReuseFrames()
@@ -165,15 +166,18 @@ func (fs *frames) Read(p []byte) (int, error) {
 
 func (fs *frames) fill() error {
 	for {
-		b, n, err := fs.c.ReadLent(lendRead, returnRead, time.Now().Add(tickEvery))
+		if now := time.Now(); !now.Before(fs.tick) {
+			if err := fs.onWait(now); err != nil {
+				return err
+			}
+			fs.tick = now.Add(tickEvery)
+		}
+		b, n, err := fs.c.ReadLent(lendRead, returnRead, fs.tick)
 		if err == nil {
 			fs.buf, fs.r, fs.w = b, 0, n
 			return nil
 		}
-		if errors.Is(err, netio.ErrTimeout) {
-			err = fs.onWait(time.Now())
-		}
-		if err != nil {
+		if !errors.Is(err, netio.ErrTimeout) {
 			return err
 		}
 	}
