@@ -369,6 +369,9 @@ var (
 // Reused implements pipeline.Upstream. What the peer has surely not acted on counts as a connection that was dead.
 func (a *attempt) Reused() bool { return a.reused || a.unprocessed }
 
+// MayRefuse implements pipeline.Refuser.
+func (a *attempt) MayRefuse() {}
+
 // Connected implements pipeline.Upstream.
 func (a *attempt) Connected() (queued, connecting time.Duration) { return a.queued, a.connecting }
 

@@ -158,3 +158,7 @@ type Upstream interface {
 	// Tunnel is as for Stream.
 	Tunnel() (*netio.Conn, []byte)
 }
+
+// Refuser is an Upstream whose peer may say that it has not acted on the request: whatever its method, it may be sent again
+// then, so that its body is kept.
+type Refuser interface{ MayRefuse() }
