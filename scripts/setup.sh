@@ -41,7 +41,7 @@ envoy_need() {
 
 case ${1:-} in
 test)
-	apt_need gcc=gcc libc6-dev=/usr/include/stdlib.h python3=python3 curl=curl wrk=wrk
+	apt_need gcc=gcc libc6-dev=/usr/include/stdlib.h python3=python3 curl=curl wrk=wrk nginx-light=nginx
 	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
 		echo "setup: the conformance runner needs Python 3.11 or newer" >&2
 		exit 1

@@ -1,5 +1,5 @@
-// Package conformance tests the HTTP/1 codec from outside, octet by octet: it starts the real sidecar and lets the wire
-// runner of this folder judge it by the cases of http1.jsonl. README.md says how cases are judged.
+// Package conformance tests the HTTP codecs from outside, octet by octet: it starts the real sidecar and lets the wire
+// runner of this folder judge it by the cases of http1.jsonl and http2.jsonl. README.md says how cases are judged.
 package conformance
 
 import (
@@ -17,31 +17,71 @@ import (
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
 
-// document forwards every host to the runner's origin. The origin misbehaves on purpose, which must not open a breaker.
+// document forwards every host to one endpoint of a protocol. The origin misbehaves on purpose, which must not open a breaker.
 const document = `
 services:
   any:
     hosts: ["*"]
-    endpoints: ["127.0.0.1:%s"]
+    protocol: %s
+    endpoints: ["%s"]
     policy: {timeout: 20s, breaker: none, outlier: none}
 `
 
-// TestHTTP1 fails for each case that fails and is not explained in deviations.txt.
+// serve starts a sidecar that forwards to an address. One thread gives the sharpest look at the pool: what one exchange
+// leaves behind meets the next at once.
+func serve(t *testing.T, protocol, address string) *sidecartest.Process {
+	t.Helper()
+	return sidecartest.Start(t, sidecartest.Build(t), fmt.Sprintf(document, protocol, address), "GOMAXPROCS=1")
+}
+
+// TestHTTP1 sends the HTTP/1 cases through one sidecar.
 func TestHTTP1(t *testing.T) {
+	t.Parallel()
+	origin := sidecartest.FreePort(t)
+	p := serve(t, "http", "127.0.0.1:"+origin)
+	judge(t, "http1.jsonl", "deviations.txt", "--proxy", p.Outbound, "--origin-port", origin)
+}
+
+// TestHTTP2 sends the HTTP/2 cases to the same port.
+func TestHTTP2(t *testing.T) {
+	t.Parallel()
+	origin := sidecartest.FreePort(t)
+	p := serve(t, "http", "127.0.0.1:"+origin)
+	judge(t, "http2.jsonl", "deviations.txt", "--proxy", p.Outbound, "--h2-proxy", p.Outbound, "--origin-port", origin)
+}
+
+// TestHTTP1OverHTTP2 sends the HTTP/1 cases through two sidecars that speak HTTP/2 to each other, so that each message is
+// translated there and back.
+func TestHTTP1OverHTTP2(t *testing.T) {
+	t.Parallel()
+	origin := sidecartest.FreePort(t)
+	far := serve(t, "http", "127.0.0.1:"+origin)
+	near := serve(t, "http2", far.Outbound)
+	judge(t, "http1.jsonl", "deviations-translated.txt", "--proxy", near.Outbound, "--origin-port", origin)
+}
+
+// TestHTTP2OverHTTP2 sends the HTTP/2 cases through two sidecars.
+func TestHTTP2OverHTTP2(t *testing.T) {
+	t.Parallel()
+	origin := sidecartest.FreePort(t)
+	far := serve(t, "http", "127.0.0.1:"+origin)
+	near := serve(t, "http2", far.Outbound)
+	judge(t, "http2.jsonl", "deviations-translated.txt", "--proxy", near.Outbound, "--h2-proxy", near.Outbound, "--origin-port", origin)
+}
+
+// judge runs the cases of a file, and fails for each that fails and is not explained in the list of deviations.
+func judge(t *testing.T, cases, list string, args ...string) {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Fatal("the wire runner needs python3: make setup")
 	}
-	known := deviations(t)
-	origin := sidecartest.FreePort(t)
-	// One thread gives the sharpest look at the pool: what one exchange leaves behind meets the next at once.
-	p := sidecartest.Start(t, sidecartest.Build(t), fmt.Sprintf(document, origin), "GOMAXPROCS=1")
-
+	known := deviations(t, list)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	report := filepath.Join(t.TempDir(), "report.json")
-	run := exec.CommandContext(ctx, python, "run.py", "--proxy", p.Outbound, "--origin-port", origin,
-		"--cases", "http1.jsonl", "--json", report, "--patience", patience(), "--only", os.Getenv("WIRE_ONLY"))
+	args = append([]string{"run.py", "--cases", cases, "--json", report, "--patience", patience(), "--only", os.Getenv("WIRE_ONLY")}, args...)
+	run := exec.CommandContext(ctx, python, args...)
 	run.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	output, err := run.CombinedOutput()
 	text, readErr := os.ReadFile(report)
@@ -69,7 +109,7 @@ func TestHTTP1(t *testing.T) {
 		case len(r.Failures) == 0:
 			passed++
 			if isKnown {
-				t.Logf("%s passes: take it out of deviations.txt", r.ID)
+				t.Logf("%s passes: take it out of %s", r.ID, list)
 			}
 		case isKnown:
 			excused++
@@ -82,7 +122,7 @@ func TestHTTP1(t *testing.T) {
 	if len(results) == 0 {
 		t.Errorf("no case ran\n%s", output)
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, excused)
+	fmt.Printf("%s: %d passed, %d failed, %d skipped\n", t.Name(), passed, failed, excused)
 }
 
 // patience is the factor on the runner's waiting times: WIRE_PATIENCE=3 suits a slow machine.
@@ -94,16 +134,20 @@ func patience() string {
 }
 
 // deviations reads the cases that we fail on purpose: an id and the reason on each line.
-func deviations(t *testing.T) map[string]string {
+func deviations(t *testing.T, name string) map[string]string {
 	t.Helper()
-	file, err := os.Open("deviations.txt")
+	file, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	cases, err := os.ReadFile("http1.jsonl")
-	if err != nil {
-		t.Fatal(err)
+	var cases []byte
+	for _, name := range []string{"http1.jsonl", "http2.jsonl"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, text...)
 	}
 	known := map[string]string{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -113,10 +157,10 @@ func deviations(t *testing.T) map[string]string {
 		}
 		id, reason, _ := strings.Cut(line, " ")
 		if strings.TrimSpace(reason) == "" {
-			t.Errorf("deviations.txt: %s has no reason", id)
+			t.Errorf("%s: %s has no reason", name, id)
 		}
 		if !strings.Contains(string(cases), `"`+id+`"`) {
-			t.Errorf("deviations.txt: there is no case %s", id)
+			t.Errorf("%s: there is no case %s", name, id)
 		}
 		known[id] = strings.TrimSpace(reason)
 	}
