@@ -121,8 +121,10 @@ func joinCookies(fields []pipeline.Field) {
 		if first < 0 {
 			first = i
 		} else {
-			b.WriteString("; ")
 			f.Drop = true
+		}
+		if b.Len() > 0 && f.Value != "" { // a value may not end in whitespace
+			b.WriteString("; ")
 		}
 		b.WriteString(f.Value)
 	}
