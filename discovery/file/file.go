@@ -2,7 +2,7 @@
 // form (service: list of endpoints) or in Prometheus' file_sd form, as YAML or JSON.
 //
 // It owns what the files last said, per file: a bad one keeps what it said when it was good, and disturbs no service of
-// another. It does not watch: the function that does is handed in. Tests: tables of good and bad files, a scripted watch,
+// another. It reads files whose stamp is new, and answers anew for the services that they name. It does not watch: the function that does is handed in. Tests: tables of good and bad files, a scripted watch,
 // and a fuzz test of the parser.
 package file
 
@@ -17,9 +17,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/discovery"
+	"github.com/sidecar-mesh/sidecar/discovery/watch"
 )
 
 // Bounds of what is read.
@@ -39,17 +41,35 @@ type Watch func(path string) (run func(ctx context.Context, changed func()) erro
 // Source is the discovery.Source of a file registry.
 type Source struct {
 	// Set by New, then read-only.
-	path  string
-	watch Watch
+	path    string
+	watcher Watch
 
 	// Owned by Run.
-	files     map[string]*content
-	err       error            // the path as a whole cannot be read
-	conflicts map[string]error // services that two files give
+	files map[string]*content
+	said
+}
+
+// said is what the files say together.
+type said struct {
+	err       error                 // the path as a whole cannot be read
+	bad       error                 // of the first file that cannot be understood
+	where     map[string][]*content // the files that name a service, in their order
+	conflicts map[string]error      // services that two files give
+}
+
+// same reports whether there is nothing new about a service.
+func (s *said) same(before *said, service string) bool {
+	at := s.where[service]
+	if s.err != nil || before.err != nil || s.conflicts[service] != nil || before.conflicts[service] != nil ||
+		len(at) == 0 && (s.bad != nil || before.bad != nil) {
+		return false
+	}
+	return slices.Equal(at, before.where[service])
 }
 
 // content is one file.
 type content struct {
+	stamp    watch.Stamp
 	sum      [sha256.Size]byte
 	services map[string][]*config.Endpoint // what it said when it was last good
 	lines    map[string]int                // where a service stands; empty for file_sd, whose groups add up
@@ -57,11 +77,11 @@ type content struct {
 }
 
 // New makes the source of a registry, without touching the files.
-func New(reg *config.Registry, watch Watch) (*Source, error) {
+func New(reg *config.Registry, watcher Watch) (*Source, error) {
 	if reg.File == nil || reg.File.Path == "" {
 		return nil, errors.New("not a file registry")
 	}
-	return &Source{path: reg.File.Path, watch: watch, files: make(map[string]*content)}, nil
+	return &Source{path: reg.File.Path, watcher: watcher, files: make(map[string]*content)}, nil
 }
 
 // Run implements discovery.Source. Every wanted service gets an answer when the files were read, and again whenever they
@@ -70,8 +90,8 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
 	ended := make(chan error, 1)
-	if s.watch != nil {
-		run := s.watch(s.path) // before the files are read: no change goes unseen
+	if s.watcher != nil {
+		run := s.watcher(s.path) // before the files are read: no change goes unseen
 		go func() {
 			ended <- run(ctx, func() {
 				select {
@@ -83,7 +103,7 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 		defer func() { cancel(); <-ended }()
 	}
 	defer cancel()
-	s.read()
+	s.read(time.Now(), true)
 	var wanted []string
 	for {
 		select {
@@ -103,9 +123,14 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 			}
 			wanted = names
 		case <-changed:
-			s.read()
+			before := s.said
+			if !s.read(time.Now(), false) {
+				s.read(time.Now(), true) // something has changed, and no stamp tells what
+			}
 			for _, name := range wanted {
-				report(s.answer(name))
+				if !s.same(&before, name) {
+					report(s.answer(name))
+				}
 			}
 		}
 	}
@@ -120,50 +145,53 @@ func (s *Source) answer(service string) discovery.Update {
 	if u.Err != nil {
 		return u
 	}
-	found := false
-	var bad error
-	for _, path := range slices.Sorted(maps.Keys(s.files)) {
-		c := s.files[path]
-		list, ok := c.services[service]
-		if ok && c.err != nil {
+	for _, c := range s.where[service] {
+		if c.err != nil {
 			u.Err = c.err
 			return u
 		}
-		if c.err != nil && bad == nil {
-			bad = c.err
-		}
-		found = found || ok
-		u.Endpoints = append(u.Endpoints, list...)
+		u.Endpoints = append(u.Endpoints, c.services[service]...)
 	}
-	if !found {
-		u.Err = bad // it may stand in the file that cannot be understood
+	if len(s.where[service]) == 0 {
+		u.Err = s.bad // it may stand in the file that cannot be understood
 	}
 	return u
 }
 
-// read looks at all files again.
-func (s *Source) read() {
-	var paths []string
-	paths, s.err = list(s.path)
-	if s.err != nil {
-		return
+// read looks at all files again, reads those that may have changed (whole: all), and reports whether anything has.
+func (s *Source) read(now time.Time, whole bool) (changed bool) {
+	paths, err := list(s.path)
+	if err != nil {
+		s.err = err
+		return true
 	}
 	files := make(map[string]*content, len(paths))
-	for _, p := range paths {
-		files[p] = s.readFile(p)
+	next := said{where: make(map[string][]*content, len(s.where)), conflicts: make(map[string]error)}
+	type place struct {
+		path string
+		line int
 	}
-	s.files = files
-	s.conflicts = make(map[string]error)
-	first := make(map[string]string)
+	first := make(map[string]place, len(s.where))
 	for _, p := range paths {
-		for service, line := range files[p].lines {
+		c := s.readFile(p, now, whole)
+		files[p] = c
+		if c.err != nil && next.bad == nil {
+			next.bad = c.err
+		}
+		for service := range c.services {
+			next.where[service] = append(next.where[service], c)
+		}
+		for service, line := range c.lines {
 			if at, dup := first[service]; dup {
-				s.conflicts[service] = fmt.Errorf("%s:%d: %s stands already at %s", p, line, service, at)
+				next.conflicts[service] = fmt.Errorf("%s:%d: %s stands already at %s:%d", p, line, service, at.path, at.line)
 			} else {
-				first[service] = fmt.Sprintf("%s:%d", p, line)
+				first[service] = place{p, line}
 			}
 		}
 	}
+	changed = s.err != nil || !maps.Equal(files, s.files)
+	s.files, s.said = files, next
+	return changed
 }
 
 // list gives the files of a path, sorted: itself, or those of the folder that are named like YAML or JSON and not hidden.
@@ -196,22 +224,30 @@ func list(path string) ([]string, error) {
 	return paths, nil
 }
 
-// readFile reads one file, falling back to what it said before.
-func (s *Source) readFile(path string) *content {
+// readFile reads one file if it may have changed (whole: in any case), falling back to what it said before.
+func (s *Source) readFile(path string, now time.Time, whole bool) *content {
 	old := s.files[path]
+	var stamp watch.Stamp
+	if info, err := os.Stat(path); err == nil {
+		stamp = watch.StampOf(info, now)
+	}
+	if !whole && old != nil && old.err == nil && old.stamp.Same(stamp) {
+		return old
+	}
 	data, err := slurp(path)
 	if err != nil {
 		return old.failed(err)
 	}
 	sum := sha256.Sum256(data)
 	if old != nil && old.err == nil && old.sum == sum {
+		old.stamp = stamp
 		return old
 	}
 	p, err := parse(path, data)
 	if err != nil {
 		return old.failed(err)
 	}
-	return &content{sum: sum, services: p.services, lines: p.lines}
+	return &content{stamp: stamp, sum: sum, services: p.services, lines: p.lines}
 }
 
 // failed is the file with what it said before (nothing, for a nil one) and why that is not news.

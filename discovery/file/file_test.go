@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -206,17 +207,17 @@ func TestFolder(t *testing.T) {
 	r.expect("a: error "+filepath.Join(r.dir, "a.yaml")+":1:17: address*", "b: 10.0.0.3:1", "c: error "+r.dir+"*")
 	r.put("a.yaml", "a: [10.0.0.4:1]\n")
 	r.change <- struct{}{}
-	r.expect("a: 10.0.0.4:1", "b: 10.0.0.3:1", "c: ")
+	r.expect("a: 10.0.0.4:1", "c: ") // nothing new about b
 
 	// Given twice: an error for that service, nothing for its neighbours.
 	r.put("c.yaml", "a: [10.0.0.9:1]\nc: [10.0.0.5:1]\n")
 	r.change <- struct{}{}
-	r.expect("a: error "+filepath.Join(r.dir, "c.yaml")+":1: a stands already at "+filepath.Join(r.dir, "a.yaml")+":1", "b: 10.0.0.3:1", "c: 10.0.0.5:1")
+	r.expect("a: error "+filepath.Join(r.dir, "c.yaml")+":1: a stands already at "+filepath.Join(r.dir, "a.yaml")+":1", "c: 10.0.0.5:1")
 	if err := os.Remove(filepath.Join(r.dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	r.change <- struct{}{}
-	r.expect("a: 10.0.0.9:1", "b: 10.0.0.3:1", "c: 10.0.0.5:1")
+	r.expect("a: 10.0.0.9:1")
 
 	// Only what is newly wanted is answered anew.
 	r.want <- []string{"a", "d"}
@@ -227,6 +228,35 @@ func TestFolder(t *testing.T) {
 	}
 	r.change <- struct{}{}
 	r.expect("a: error*", "d: error*")
+}
+
+// A file whose stamp is as it was is not read, unless something must have changed that no stamp tells of.
+func TestReadAgain(t *testing.T) {
+	r := &rig{t: t, dir: t.TempDir()}
+	r.put("a.yaml", "a: [10.0.0.1:1]\n")
+	r.put("b.yaml", "b: [10.0.0.2:1]\n")
+	src, err := New(&config.Registry{Name: "old", File: &config.FileRegistry{Path: r.dir}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if !src.read(later, true) || src.read(later, false) || src.read(later, true) {
+		t.Error("a change where there was none, or none where there was one")
+	}
+	path := filepath.Join(r.dir, "a.yaml")
+	before := src.files[path]
+	before.sum[0]++ // as if the content had changed
+	if runtime.GOOS == "linux" && src.read(later, false) {
+		t.Error("an unchanged file was read again")
+	}
+	if !src.read(later, true) || src.files[path] == before {
+		t.Error("a file was not read again although all were to be")
+	}
+	r.put("a.yaml", "a: [10.0.0.3:1]\n") // in place, as long as before
+	said := src.said
+	if !src.read(later, false) || src.same(&said, "a") || !src.same(&said, "b") {
+		t.Error("a changed file was not read again, or changed its neighbour")
+	}
 }
 
 func TestAbsentFile(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // maxBytes bounds what is read of one file; of a larger one the size and the time of the last change count as well.
@@ -21,19 +22,30 @@ type state struct {
 	broken bool // something was not there or could not be read
 }
 
-func read(paths []string) state {
-	d := digest{Hash: sha256.New()}
+// memory is what files held when they were last read.
+type memory map[string]seen
+
+type seen struct {
+	stamp Stamp
+	sum   [sha256.Size]byte
+}
+
+// read looks at the paths, and reads the files that may have changed since known.
+func read(paths []string, known memory, now time.Time) (state, memory) {
+	d := digest{Hash: sha256.New(), known: known, read: make(memory, len(known)), now: now}
 	for _, p := range paths {
 		d.path(p)
 	}
 	s := state{broken: d.broken}
 	d.Sum(s.sum[:0])
-	return s
+	return s, d.read
 }
 
 type digest struct {
 	hash.Hash
-	broken bool
+	broken      bool
+	known, read memory
+	now         time.Time
 }
 
 func (d *digest) field(s string) {
@@ -73,10 +85,16 @@ func (d *digest) path(p string) {
 			continue // hidden: an editor's, or the folders behind Kubernetes' links
 		}
 		full := filepath.Join(p, e.Name())
-		if info, err := os.Stat(full); err == nil && !info.Mode().IsRegular() {
+		info, err := os.Stat(full)
+		if err == nil && !info.Mode().IsRegular() {
 			continue
 		}
 		d.field(e.Name())
+		if old := d.known[full]; err == nil && old.stamp.Same(StampOf(info, d.now)) {
+			d.read[full] = old
+			d.field(string(old.sum[:]))
+			continue
+		}
 		d.file(full)
 	}
 }
@@ -101,6 +119,11 @@ func (d *digest) file(p string) {
 	}
 	if n == maxBytes {
 		d.field(info.ModTime().String())
+		d.field(string(content.Sum(nil)))
+		return
 	}
-	d.field(string(content.Sum(nil)))
+	s := seen{stamp: StampOf(info, d.now)}
+	content.Sum(s.sum[:0])
+	d.field(string(s.sum[:]))
+	d.read[p] = s
 }

@@ -2,8 +2,9 @@
 // rename over, a deletion and a new file, the swap of a `..data` link by Kubernetes, a file that appears later.
 //
 // It watches every directory on the way to a path, through all links, as a hint that something may have happened, and
-// then compares content: only a changed content is a change. A periodic comparison finds what no event told of. It owns
-// one inotify instance per running Watcher.
+// then compares content: only a changed content is a change. In a folder it reads the files whose stamp (inode, size,
+// times) is new. A periodic comparison of everything finds what no event told of. It owns one inotify instance per running
+// Watcher.
 //
 // Tests: real files in a temporary folder, each way of changing them, with channels and deadlines.
 package watch
@@ -35,7 +36,8 @@ type Watcher struct {
 	quiet time.Duration
 	check time.Duration
 
-	last state // owned by Run
+	last  state  // owned by Run
+	known memory // as last
 }
 
 // New takes note of the content of paths: make the Watcher first, then read the files, then Run it, and no change goes
@@ -45,7 +47,9 @@ func New(paths []string, quiet time.Duration) *Watcher {
 	if quiet <= 0 {
 		quiet = Quiet
 	}
-	return &Watcher{paths: paths, quiet: quiet, check: checkEvery, last: read(paths)}
+	w := &Watcher{paths: paths, quiet: quiet, check: checkEvery}
+	w.last, w.known = read(paths, nil, time.Now())
+	return w
 }
 
 // Files is New followed by Run.
@@ -75,6 +79,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) error {
 	defer tick.Stop()
 	var first time.Time // the first event of a burst
 	missed := 0         // comparisons in a row with something unreadable
+	whole := false      // all files are to be read, whatever their stamps say
 	poke := func() {
 		if first.IsZero() {
 			first = time.Now()
@@ -94,17 +99,22 @@ func (w *Watcher) Run(ctx context.Context, changed func()) error {
 				poke()
 			}
 		case <-tick.C:
+			whole = true
 			poke()
 		case <-timer.C:
 			first = time.Time{}
 			t.update(w.paths)
-			now := read(w.paths)
+			if whole {
+				w.known = nil
+			}
+			var now state
+			now, w.known = read(w.paths, w.known, time.Now())
 			if now.broken && now != w.last && missed < retries {
 				missed++
 				timer.Reset(w.quiet)
 				continue
 			}
-			missed = 0
+			missed, whole = 0, false
 			if now != w.last {
 				w.last = now
 				changed()

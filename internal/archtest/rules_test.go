@@ -20,6 +20,7 @@ var layers = map[string]string{
 
 	"discovery/guard": "config",
 	"discovery":       "config discovery/guard",
+	"discovery/file":  "config discovery discovery/watch",
 	"discovery/*":     "config discovery",
 	"xds":             "config discovery",
 
