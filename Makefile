@@ -47,7 +47,7 @@ lint: ## gofumpt, go vet, staticcheck (versions pinned in internal/tools)
 fmt: ## format all Go files
 	$(TOOL) gofumpt -l -w .
 
-bench: ## compare with nginx, haproxy, Envoy and net/http; BENCH='-only cpu -rounds 3' chooses
+bench: ## compare with nginx, haproxy, Envoy, nghttpx and net/http; BENCH='-only cpu -rounds 3' chooses
 	@scripts/setup.sh bench
 	@test ! -e cmd/sidecar/main.go || $(MAKE) --no-print-directory build
 	$(GO) run ./bench $(BENCH)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseWrk(t *testing.T) {
@@ -32,6 +33,41 @@ Transfer/sec:      2.65MB
 	}
 }
 
+func TestParseH2load(t *testing.T) {
+	const out = `starting benchmark...
+progress: 100% of clients started
+finished in 2.00s, 39412.00 req/s, 4.92MB/s
+requests: 78824 total, 78952 started, 78824 done, 78820 succeeded, 4 failed, 1 errored, 0 timeout
+status codes: 78821 2xx, 0 3xx, 0 4xx, 3 5xx
+traffic: 9.83MB (10310924) total, 926.61KB (948848) headers (space savings 92.92%), 7.52MB (7882400) data
+                     min         max         mean         sd        +/- sd
+time for request:      253us     12.06ms      3.24ms      1.21ms    72.36%
+req/s           :    4898.10     4960.56     4926.29       19.77    62.50%
+`
+	s, err := parseH2load(out)
+	if err != nil || s != (shot{requests: 78821, perSecond: 39412, failed: 4, octets: 7882400}) {
+		t.Errorf("%+v %v", s, err)
+	}
+	const stalled = `finished in 2.01s, 0.00 req/s, 0B/s
+requests: 0 total, 0 started, 0 done, 0 succeeded, 0 failed, 0 errored, 0 timeout
+status codes: 0 2xx, 0 3xx, 0 4xx, 0 5xx
+`
+	for _, bad := range []string{stalled, "", "could not resolve host\n"} {
+		if _, err := parseH2load(bad); err == nil {
+			t.Errorf("took %q", bad)
+		}
+	}
+}
+
+func TestPerChange(t *testing.T) {
+	if got := perChange(changes*20*time.Millisecond, 0); got != 20*time.Millisecond {
+		t.Error(got)
+	}
+	if got := perChange(0, time.Second); got != 0 {
+		t.Error(got)
+	}
+}
+
 func TestTable(t *testing.T) {
 	findings := newTable("cpu", "title", column{"a", low}, column{"b", neither})
 	for _, v := range []float64{3, 1, 2} {
@@ -46,6 +82,15 @@ func TestTable(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
+	two := newTable("h2", "title", column{"a", low})
+	two.Bases = []string{"haproxy", "absent"}
+	two.add("sidecar", 15)
+	two.add("haproxy", 20)
+	want = "\n## h2: title\n\nIn brackets: the ratio to haproxy, to absent.\n\n|  | a |\n|---|---|\n| sidecar | 15.0 (0.75, –) |\n| haproxy | 20.0 (1.00, –) |\n"
+	if got := two.markdown(); got != want {
+		t.Errorf("got %s", got)
+	}
+
 	path := filepath.Join(t.TempDir(), "latest")
 	r := &report{Absent: map[string]string{"envoy": "not here"}, Tables: []*table{findings}}
 	if err := r.write(path); err != nil {
@@ -53,7 +98,7 @@ func TestTable(t *testing.T) {
 	}
 	text, _ := os.ReadFile(path + ".json")
 	var back report
-	if err := json.Unmarshal(text, &back); err != nil || back.Tables[0].Medians["sidecar"]["a"].Ratio != 1.5 {
+	if err := json.Unmarshal(text, &back); err != nil || back.Tables[0].Medians["sidecar"]["a"].Ratios["nginx"] != 1.5 {
 		t.Errorf("%v: %s", err, text)
 	}
 	if text, _ := os.ReadFile(path + ".md"); !strings.Contains(string(text), "- envoy: not here") {
@@ -66,9 +111,11 @@ func TestTemplatesRender(t *testing.T) {
 		{Dir: "/d", Listen: "127.0.0.1:1", Origin: "127.0.0.1:2", HTTP: "127.0.0.1:1"},
 		{Dir: "/d", Listen: "127.0.0.1:1", Origin: "127.0.0.1:2", HTTP: "127.0.0.1:1", Log: "/d/log"},
 		{Dir: "/d", Listen: "127.0.0.1:1", Origin: "127.0.0.1:2", HTTP: "127.0.0.1:3", TCP: true},
+		{Dir: "/d", Listen: "127.0.0.1:1", Origin: "127.0.0.1:2", HTTP: "127.0.0.1:1", HTTP2: true},
+		{Dir: "/d", Listen: "127.0.0.1:1", Origin: "127.0.0.1:2", HTTP: "127.0.0.1:1", HTTP2: true, OriginHTTP2: true},
 	} {
 		for _, p := range allPeers(&bench{}) {
-			if p.template == "" {
+			if p.template == "" || p.takes != nil && !p.takes(m) {
 				continue
 			}
 			text, err := render(p.template, m)
@@ -89,7 +136,7 @@ func TestTemplatesRender(t *testing.T) {
 
 func TestGrowthDocument(t *testing.T) {
 	s := size{services: 2, endpoints: 300, routes: 3}
-	one, two := string(s.document("127.0.0.1:1", "2", 1)), string(s.document("127.0.0.1:1", "2", 2))
+	one, two := string(s.document(places{}, "2", 1)), string(s.document(places{}, "2", 2))
 	if n := strings.Count(one, "127.1."); n != 600 {
 		t.Errorf("%d endpoints", n)
 	}
@@ -98,6 +145,21 @@ func TestGrowthDocument(t *testing.T) {
 	}
 	if host, path := s.target(); host != "s1" || path != "/r2/x" {
 		t.Error(host, path)
+	}
+}
+
+func TestCombinedDocument(t *testing.T) {
+	s := size{services: 3, endpoints: 2, routes: 4, combined: true}
+	text := string(s.document(places{files: "/d"}, "1", 1))
+	if strings.Count(text, "from: files") != 3 || strings.Count(text, "name: r") != 4 || strings.Contains(text, "127.1.") {
+		t.Error(text)
+	}
+	dir := t.TempDir()
+	if err := s.files(dir, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "s2.yaml")); err != nil || strings.Count(string(text), "127.1.") != 2 {
+		t.Errorf("%s %v", text, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/bench/load"
@@ -17,41 +18,57 @@ import (
 // size is a shape of configuration.
 type size struct {
 	name                        string
-	services, endpoints, routes int // endpoints and routes of each service
+	services, endpoints, routes int  // endpoints and routes of each service
+	combined                    bool // only the last service has routes, and endpoints come from a folder of files
 }
 
 var sizes = []size{
-	{"10 endpoints", 1, 10, 0},
-	{"1 000 endpoints", 1, 1000, 0},
-	{"10 000 endpoints", 1, 10_000, 0},
-	{"1 000 services of 10", 1000, 10, 0},
-	{"10 routes", 1, 10, 10},
-	{"5 000 routes", 1, 10, 5000},
+	{"10 endpoints", 1, 10, 0, false},
+	{"1 000 endpoints", 1, 1000, 0, false},
+	{"10 000 endpoints", 1, 10_000, 0, false},
+	{"1 000 services of 10", 1000, 10, 0, false},
+	{small, 1, 10, 10, false},
+	{"5 000 routes", 1, 10, 5000, false},
+	{"1 000 services of 10 + 5 000 routes", 1000, 10, 5000, true},
 }
+
+// small is the size that the others are compared with.
+const small = "10 routes"
 
 // target is the host and path of the last service's last route: the one a scan finds last.
 func (s size) target() (host, path string) {
 	return fmt.Sprintf("s%d", s.services-1), fmt.Sprintf("/r%d/x", max(0, s.routes-1))
 }
 
+// places are where a sidecar listens, and the folder its endpoints come from, if any.
+type places struct{ outbound, inbound, admin, health, metrics, files string }
+
+func newPlaces() places {
+	return places{freeAddress(), freeAddress(), freeAddress(), freeAddress(), freeAddress(), ""}
+}
+
 // document writes the configuration. Revision shows in the answer of host "probe" and in one endpoint's weight.
-func (s size) document(listen, originPort string, revision int) []byte {
+func (s size) document(at places, originPort string, revision int) []byte {
 	var d bytes.Buffer
 	fmt.Fprintf(&d, "listen: {outbound: %q, inbound: %q, admin: %q, health: %q, metrics: %q}\n",
-		listen, freeAddress(), freeAddress(), freeAddress(), freeAddress())
+		at.outbound, at.inbound, at.admin, at.health, at.metrics)
+	if s.combined {
+		fmt.Fprintf(&d, "registries: {files: {file: {path: %q}}}\n", at.files)
+	}
 	fmt.Fprintf(&d, "telemetry: {access_log: {to: stdout, format: none}}\nservices:\n")
 	fmt.Fprintf(&d, "  probe:\n    endpoints: [\"127.0.0.1:%s\"]\n", originPort)
 	fmt.Fprintf(&d, "    routes: [{match: {path: {prefix: /}}, respond: {status: 200, body: \"%d\"}}]\n", revision)
 	for i := range s.services {
-		fmt.Fprintf(&d, "  s%d:\n    policy: {timeout: 20s}\n    endpoints:\n", i)
-		weight := 1 + revision%2 // of the first endpoint; the others have 1
-		for e := range s.endpoints {
-			fmt.Fprintf(&d, "    - {address: \"127.1.%d.%d:%s\", weight: %d}\n", e/250, 1+e%250, originPort, weight)
-			weight = 1
+		fmt.Fprintf(&d, "  s%d:\n    policy: {timeout: 20s}\n", i)
+		if s.combined {
+			d.WriteString("    from: files\n")
+		} else {
+			d.WriteString("    endpoints:\n" + s.list(originPort, 1+revision%2))
 		}
-		if s.routes > 0 {
-			d.WriteString("    routes:\n")
+		if s.routes == 0 || s.combined && i < s.services-1 {
+			continue
 		}
+		d.WriteString("    routes:\n")
 		for r := range s.routes {
 			fmt.Fprintf(&d, "    - {name: r%d, match: {path: /r%d/*}}\n", r, r)
 		}
@@ -59,11 +76,24 @@ func (s size) document(listen, originPort string, revision int) []byte {
 	return d.Bytes()
 }
 
+// list is the endpoints of a service; the first one has a weight, the others have 1.
+func (s size) list(originPort string, weight int) string {
+	var d strings.Builder
+	for e := range s.endpoints {
+		fmt.Fprintf(&d, "    - {address: \"127.1.%d.%d:%s\", weight: %d}\n", e/250, 1+e%250, originPort, weight)
+		weight = 1
+	}
+	return d.String()
+}
+
 // growthRow shows what many endpoints, services and routes cost the sidecar: memory, CPU of a request, and the time and
-// CPU until a changed file is in force, of which 100 ms are the quiet that it waits for.
+// CPU until a changed configuration is in force, of which 100 ms are the quiet that it waits for. Where endpoints come from
+// files, one of a service is replaced again and again, too.
 func (b *bench) growthRow(ctx context.Context) (*table, error) {
 	t := newTable("growth", "the sidecar with large configurations", column{"start, ms", low}, column{"RSS, MB", low},
-		column{"RSS after load, MB", low}, column{colCPU, low}, column{"change in force after, ms", low}, column{"CPU of a change, ms", low})
+		column{"RSS after load, MB", low}, column{colCPU, low}, column{"change in force after, ms", low}, column{"CPU of a change, ms", low},
+		column{"CPU of one endpoint's change, ms", low})
+	t.Bases = []string{small}
 	var sidecar *peer
 	for _, p := range b.peers {
 		if p.name == "sidecar" {
@@ -74,7 +104,7 @@ func (b *bench) growthRow(ctx context.Context) (*table, error) {
 		return nil, errors.New("needs the sidecar")
 	}
 	// Endpoints have addresses of their own in 127.1.0.0/16, so this origin listens on all.
-	origin, err := b.startOrigin(ctx, "0.0.0.0:"+portOf(freeAddress()))
+	origin, err := b.startOrigin(ctx, "0.0.0.0:"+portOf(freeAddress()), false)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +121,16 @@ func (b *bench) growthRow(ctx context.Context) (*table, error) {
 
 // grow measures one size.
 func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, originPort string) error {
-	file, listen := filepath.Join(b.dir, "growth.yaml"), freeAddress()
-	document := func(revision int) error {
-		temporary := filepath.Join(b.dir, "growth.new")
-		if err := os.WriteFile(temporary, s.document(listen, originPort, revision), 0o644); err != nil {
+	file, at := filepath.Join(b.dir, "growth.yaml"), newPlaces()
+	if s.combined {
+		at.files = filepath.Join(b.dir, "endpoints")
+		if err := s.files(at.files, originPort); err != nil {
 			return err
 		}
-		return os.Rename(temporary, file)
+		defer func() { _ = os.RemoveAll(at.files) }()
+	}
+	document := func(revision int) error {
+		return replace(file, s.document(at, originPort, revision))
 	}
 	if err := document(1); err != nil {
 		return err
@@ -108,8 +141,9 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 		return err
 	}
 	defer p.stop()
-	p.address = listen
-	if err := p.awaitHTTP(ctx, load.Request("probe", "/")); err != nil {
+	p.address = at.outbound
+	host, path := s.target()
+	if err := p.awaitHTTP(ctx, load.Request(host, path)); err != nil {
 		return err
 	}
 	started := time.Since(begin)
@@ -117,9 +151,8 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 		return err
 	}
 	fresh := p.rss()
-	host, path := s.target()
 	if s.endpoints > connections { // open the pools first
-		if _, err := b.wrk(ctx, listen, host, path, connections, 2*time.Second); err != nil {
+		if _, err := b.wrk(ctx, at.outbound, host, path, connections, 2*time.Second); err != nil {
 			return err
 		}
 	}
@@ -134,7 +167,7 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 		return err
 	}
 	err = p.await(ctx, func() error {
-		_, body, err := load.Once(listen, load.Request("probe", "/"), time.Second)
+		_, body, err := load.Once(at.outbound, load.Request("probe", "/"), time.Second)
 		if err == nil && string(body) != "2" {
 			err = fmt.Errorf("still revision %q", body)
 		}
@@ -149,7 +182,14 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 	}
 	used = p.cpu() - used
 	t.addFrom(s.name, 4, millis(changed), millis(used))
-	return nil
+	if !s.combined {
+		return nil
+	}
+	one, err := s.replaceEndpoints(ctx, p, at, originPort)
+	if err == nil {
+		t.addFrom(s.name, 6, millis(one))
+	}
+	return err
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command bench compares the sidecar with nginx, haproxy, Envoy and net/http's ReverseProxy on loopback under equal
+// Command bench compares the sidecar with nginx, haproxy, Envoy, nghttpx and net/http's ReverseProxy on loopback under equal
 // conditions: one core for the proxy, another for load and origin, peers in turn, several rounds. It writes its findings
 // with the machine and the versions as Markdown and JSON. Its parts that judge are tested; the measurements are not.
 package main
@@ -54,6 +54,10 @@ func rows() []row {
 		{"conns", (*bench).connsRow},
 		{"log", (*bench).logRow},
 		{"tcp", (*bench).tcpRow},
+		{"h2", (*bench).http2Row},
+		{"h2h1", (*bench).http2ToHTTP1Row},
+		{"h2bulk", (*bench).http2BulkRow},
+		{"h2conns", (*bench).http2ConnsRow},
 		{"growth", (*bench).growthRow},
 		{"soak", (*bench).soakRow},
 	}
@@ -130,7 +134,7 @@ func run(ctx context.Context) error {
 	defer cancel()
 
 	rep := newReport(ctx, b, *peerList)
-	if b.origin, err = b.startOrigin(ctx, freeAddress()); err != nil {
+	if b.origin, err = b.startOrigin(ctx, freeAddress(), false); err != nil {
 		return err
 	}
 	defer b.origin.stop()

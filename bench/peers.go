@@ -34,6 +34,7 @@ type peer struct {
 	version  []string
 	env      []string
 	argv     func(binary, config string, m mode) []string
+	takes    func(m mode) bool // nil: all modes
 }
 
 // mode is how a proxy is to be set up; templates read it.
@@ -42,6 +43,8 @@ type mode struct {
 	HTTP                string // where the sidecar's outbound listener goes: Listen, but in TCP mode
 	Log                 string // file of the JSON access log; "": none
 	TCP                 bool
+	HTTP2               bool   // clients speak it, by prior knowledge
+	OriginHTTP2         bool   // the origin does
 	Module              string // nginx's stream module where that is a file of its own
 	Body                string // of the origin
 }
@@ -70,6 +73,7 @@ func allPeers(b *bench) []*peer {
 			argv: func(binary, config string, m mode) []string {
 				return []string{binary, "-p", m.Dir, "-e", filepath.Join(m.Dir, "nginx.err"), "-c", config}
 			},
+			takes: func(m mode) bool { return !m.OriginHTTP2 },
 		},
 		{
 			name: "haproxy", binary: "haproxy", template: "haproxy.cfg", version: []string{"-v"},
@@ -82,7 +86,22 @@ func allPeers(b *bench) []*peer {
 			},
 		},
 		{
-			name: "net/http", binary: filepath.Join(b.dir, "reverseproxy"), env: one,
+			name: "nghttpx", binary: "nghttpx", version: []string{"--version"}, takes: func(m mode) bool { return m.HTTP2 },
+			argv: func(binary, _ string, m mode) []string {
+				host, port, _ := net.SplitHostPort(m.Listen)
+				origin, originPort, _ := net.SplitHostPort(m.Origin)
+				backend := origin + "," + originPort
+				if m.OriginHTTP2 {
+					backend += ";;proto=h2"
+				}
+				return []string{
+					binary, "--conf=/dev/null", "--single-process", "--workers=1", "--log-level=ERROR",
+					"--frontend=" + host + "," + port + ";no-tls", "--backend=" + backend,
+				}
+			},
+		},
+		{
+			name: "net/http", binary: filepath.Join(b.dir, "reverseproxy"), env: one, takes: func(m mode) bool { return !m.HTTP2 },
 			argv: func(binary, _ string, m mode) []string {
 				argv := []string{binary, "-listen", m.Listen, "-to", m.Origin, "-log", m.Log}
 				if m.TCP {
@@ -92,6 +111,16 @@ func allPeers(b *bench) []*peer {
 			},
 		},
 	}
+}
+
+// taking lists the peers that can be set up in a mode.
+func (b *bench) taking(m mode) (all []*peer) {
+	for _, p := range b.peers {
+		if p.takes == nil || p.takes(m) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // present tells whether the peer can be started, building it first when it is ours.
@@ -142,9 +171,12 @@ func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
 		return nil, err
 	}
 	proc.address = m.Listen
-	if m.TCP {
+	switch {
+	case m.TCP:
 		err = proc.awaitTCP(ctx)
-	} else {
+	case m.HTTP2:
+		err = proc.awaitHTTP2(ctx)
+	default:
 		err = proc.awaitHTTP(ctx, plain)
 	}
 	if err != nil {
@@ -154,9 +186,9 @@ func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
 	return proc, nil
 }
 
-// startOrigin runs nginx as origin beside the load.
-func (b *bench) startOrigin(ctx context.Context, listen string) (*process, error) {
-	text, err := render("origin.conf", mode{Dir: b.dir, Listen: listen, Body: body})
+// startOrigin runs nginx as origin beside the load; over HTTP/2 it also has /bulk.
+func (b *bench) startOrigin(ctx context.Context, listen string, http2 bool) (*process, error) {
+	text, err := render("origin.conf", mode{Dir: b.dir, Listen: listen, Body: body, OriginHTTP2: http2})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +202,12 @@ func (b *bench) startOrigin(ctx context.Context, listen string) (*process, error
 		return nil, err
 	}
 	p.address = "127.0.0.1:" + portOf(listen)
-	if err := p.awaitHTTP(ctx, plain); err != nil {
+	if http2 {
+		err = p.awaitHTTP2(ctx)
+	} else {
+		err = p.awaitHTTP(ctx, plain)
+	}
+	if err != nil {
 		p.stop()
 		return nil, fmt.Errorf("origin: %w", err)
 	}

@@ -4,12 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -111,6 +111,17 @@ func (p *process) awaitHTTP(ctx context.Context, request []byte) error {
 	})
 }
 
+// awaitHTTP2 is awaitHTTP by prior knowledge.
+func (p *process) awaitHTTP2(ctx context.Context) error {
+	return p.await(ctx, func() error {
+		status, err := load.OnceHTTP2(p.address, "bench", "/", 2*time.Second)
+		if err == nil && status != 200 {
+			err = fmt.Errorf("status %d", status)
+		}
+		return err
+	})
+}
+
 // awaitTCP waits until a connection is accepted.
 func (p *process) awaitTCP(ctx context.Context) error {
 	return p.await(ctx, func() error {
@@ -191,61 +202,22 @@ func (p *process) descriptors() (n int) {
 	return n
 }
 
+// given are the last addresses of freeAddress: the system may give one again before it is used.
+var given []string
+
 // freeAddress is a loopback address that was free a moment ago.
 func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:0" // whoever uses it will say what is wrong
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-// shot is what one run of wrk found.
-type shot struct {
-	requests  float64
-	perSecond float64
-	failed    float64
-}
-
-// wrk runs a closed loop over so many connections.
-func (b *bench) wrk(ctx context.Context, address, host, path string, connections int, duration time.Duration) (shot, error) {
-	seconds := max(1, int(duration.Round(time.Second)/time.Second))
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds+10)*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "wrk", "-t1", "--timeout", "10s", "-c", strconv.Itoa(connections), "-d", strconv.Itoa(seconds),
-		"-H", "Host: "+host, "http://"+address+path)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return shot{}, fmt.Errorf("wrk: %w: %s", err, out)
-	}
-	s, err := parseWrk(string(out))
-	if err == nil && s.failed > s.requests/1000 {
-		err = fmt.Errorf("%g of %g requests failed", s.failed, s.requests)
-	}
-	return s, err
-}
-
-// parseWrk reads wrk's summary.
-func parseWrk(out string) (s shot, err error) {
-	for line := range strings.Lines(out) {
-		line = strings.TrimSpace(line)
-		var connect, read, write, timeout, other float64
-		if n, _ := fmt.Sscanf(line, "%g requests in", &other); n == 1 && strings.Contains(line, " requests in ") {
-			s.requests = other
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			break
 		}
-		if n, _ := fmt.Sscanf(line, "Requests/sec: %g", &other); n == 1 {
-			s.perSecond = other
-		}
-		if n, _ := fmt.Sscanf(line, "Non-2xx or 3xx responses: %g", &other); n == 1 {
-			s.failed += other
-		}
-		if n, _ := fmt.Sscanf(line, "Socket errors: connect %g, read %g, write %g, timeout %g", &connect, &read, &write, &timeout); n == 4 {
-			s.failed += connect + read + write + timeout
+		address := l.Addr().String()
+		_ = l.Close()
+		if !slices.Contains(given, address) {
+			given = append(given[max(0, len(given)-50):], address)
+			return address
 		}
 	}
-	if s.requests == 0 || s.perSecond == 0 {
-		return s, errors.New("wrk: no requests: " + out)
-	}
-	return s, nil
+	return "127.0.0.1:0" // whoever uses it will say what is wrong
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// base is the peer that ratios refer to.
+// base is the peer that ratios refer to where a table names no others.
 const base = "nginx"
 
 // Which end of a column is good.
@@ -37,6 +37,7 @@ type table struct {
 	Name    string                            `json:"name"`
 	Title   string                            `json:"title"`
 	Columns []column                          `json:"columns"`
+	Bases   []string                          `json:"bases"` // what ratios refer to
 	Order   []string                          `json:"order"`
 	Values  map[string]map[string][]float64   `json:"values"`
 	Medians map[string]map[string]measurement `json:"medians"`
@@ -45,12 +46,12 @@ type table struct {
 
 // measurement is a median and how it compares.
 type measurement struct {
-	Median float64 `json:"median"`
-	Ratio  float64 `json:"ratio_to_nginx,omitempty"`
+	Median float64            `json:"median"`
+	Ratios map[string]float64 `json:"ratios,omitempty"` // by base
 }
 
 func newTable(name, title string, columns ...column) *table {
-	return &table{Name: name, Title: title, Columns: columns, Values: map[string]map[string][]float64{}}
+	return &table{Name: name, Title: title, Columns: columns, Bases: []string{base}, Values: map[string]map[string][]float64{}}
 }
 
 // add notes one round's values of the first columns.
@@ -82,21 +83,30 @@ func (t *table) median(peer, column string) (float64, bool) {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
 }
 
-// measure returns the median with its ratio to the base peer's.
+// measure returns the median with its ratios to those of the bases.
 func (t *table) measure(peer string, c column) (m measurement, ok bool) {
 	if m.Median, ok = t.median(peer, c.Name); !ok {
 		return m, false
 	}
-	if b, has := t.median(base, c.Name); has && b > 0 && peer != "direct" && c.Better != neither {
-		m.Ratio = m.Median / b
+	for _, base := range t.Bases {
+		if b, has := t.median(base, c.Name); has && b > 0 && peer != "direct" && c.Better != neither {
+			if m.Ratios == nil {
+				m.Ratios = map[string]float64{}
+			}
+			m.Ratios[base] = m.Median / b
+		}
 	}
 	return m, true
 }
 
-// markdown renders the medians, with ratios to the base in brackets.
+// markdown renders the medians, with ratios to the bases in brackets.
 func (t *table) markdown() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "\n## %s: %s\n\n|  |", t.Name, t.Title)
+	fmt.Fprintf(&s, "\n## %s: %s\n\n", t.Name, t.Title)
+	if !slices.Equal(t.Bases, []string{base}) {
+		fmt.Fprintf(&s, "In brackets: the ratio to %s.\n\n", strings.Join(t.Bases, ", to "))
+	}
+	s.WriteString("|  |")
 	for _, c := range t.Columns {
 		fmt.Fprintf(&s, " %s |", c.Name)
 	}
@@ -108,8 +118,8 @@ func (t *table) markdown() string {
 			switch {
 			case !ok:
 				s.WriteString(" – |")
-			case m.Ratio > 0:
-				fmt.Fprintf(&s, " %s (%.2f) |", digits(m.Median), m.Ratio)
+			case len(m.Ratios) > 0:
+				fmt.Fprintf(&s, " %s (%s) |", digits(m.Median), t.ratios(m))
 			default:
 				fmt.Fprintf(&s, " %s |", digits(m.Median))
 			}
@@ -120,6 +130,19 @@ func (t *table) markdown() string {
 		fmt.Fprintf(&s, "\nNote: %s\n", n)
 	}
 	return s.String()
+}
+
+// ratios prints the ratios of a measurement in the order of the bases.
+func (t *table) ratios(m measurement) string {
+	var all []string
+	for _, base := range t.Bases {
+		if r, ok := m.Ratios[base]; ok {
+			all = append(all, fmt.Sprintf("%.2f", r))
+		} else {
+			all = append(all, "–")
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // digits prints three significant digits, or whole numbers.
@@ -151,7 +174,7 @@ func newReport(ctx context.Context, b *bench, wanted string) *report {
 		Command: strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " "),
 		Date:    time.Now().UTC().Format(time.RFC3339),
 		Machine: machine(), Rounds: b.rounds, Seconds: b.seconds.Seconds(),
-		Versions: map[string]string{"go": runtime.Version(), "wrk": version(ctx, "wrk", "-v")},
+		Versions: map[string]string{"go": runtime.Version(), "wrk": version(ctx, "wrk", "-v"), "h2load": version(ctx, "h2load", "--version")},
 		Absent:   map[string]string{},
 	}
 	for _, p := range allPeers(b) {
@@ -212,7 +235,7 @@ func (r *report) markdown() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Benchmark\n\n`%s`, %s\n\n%s\n\n", r.Command, r.Date, r.Machine)
 	fmt.Fprintf(&s, "One core for the proxy, another for load and origin; %d interleaved rounds of %g s; medians, in brackets\n", r.Rounds, r.Seconds)
-	s.WriteString("the ratio to nginx. CPU is user and system time of all the proxy's processes. Absolute numbers move with the\nmachine; compare within a run.\n")
+	s.WriteString("the ratio to nginx, or to what the table names. CPU is user and system time of all the proxy's processes. Absolute\nnumbers move with the machine; compare within a run.\n")
 	for _, list := range []struct {
 		title string
 		lines map[string]string

@@ -33,12 +33,13 @@ const (
 // each starts every peer in turn, round by round, each round beginning with another, and has it measured. A peer that
 // fails gets a note, not a number.
 func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *process, who *peer) error) error {
+	peers := b.taking(m)
 	for round := range b.rounds {
-		for i := range b.peers {
+		for i := range peers {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			p := b.peers[(i+round)%len(b.peers)]
+			p := peers[(i+round)%len(peers)]
 			proc, err := b.start(ctx, p, m)
 			if err == nil {
 				err = measure(proc, p)
@@ -85,7 +86,7 @@ func (b *bench) latencyRow(ctx context.Context) (*table, error) {
 		column{"rate, 1/s", neither}, column{"p50, µs", low}, column{"p99, µs", low},
 		column{"p50 at the same rate, µs", low}, column{"p99 at the same rate, µs", low})
 	saturation := map[string]float64{}
-	for _, p := range b.peers {
+	for _, p := range b.taking(mode{}) {
 		if rate, ok := b.cpu.median(p.name, colRate); ok {
 			saturation[p.name] = rate
 			continue

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,22 +24,19 @@ type sample struct{ rss, descriptors float64 }
 func (b *bench) soakRow(ctx context.Context) (*table, error) {
 	t := newTable("soak", fmt.Sprintf("the sidecar under load and reloads for %v", b.seconds),
 		column{colRate, high}, column{"RSS, MB", low}, column{"descriptors", low})
-	at := slices.IndexFunc(b.peers, func(p *peer) bool { return p.name == "sidecar" })
-	if at < 0 {
+	found := slices.IndexFunc(b.peers, func(p *peer) bool { return p.name == "sidecar" })
+	if found < 0 {
 		return nil, errors.New("needs the sidecar")
 	}
-	sidecar, s := b.peers[at], size{name: "soak", services: 20, endpoints: 20, routes: 20}
-	origin, err := b.startOrigin(ctx, "0.0.0.0:"+portOf(freeAddress()))
+	sidecar, s := b.peers[found], size{name: "soak", services: 20, endpoints: 20, routes: 20}
+	origin, err := b.startOrigin(ctx, "0.0.0.0:"+portOf(freeAddress()), false)
 	if err != nil {
 		return nil, err
 	}
 	defer origin.stop()
-	file, listen := filepath.Join(b.dir, "soak.yaml"), freeAddress()
+	file, at := filepath.Join(b.dir, "soak.yaml"), newPlaces()
 	document := func(revision int) error {
-		if err := os.WriteFile(file+".new", s.document(listen, portOf(origin.address), revision), 0o644); err != nil {
-			return err
-		}
-		return os.Rename(file+".new", file)
+		return replace(file, s.document(at, portOf(origin.address), revision))
 	}
 	if err := document(0); err != nil {
 		return nil, err
@@ -50,7 +46,7 @@ func (b *bench) soakRow(ctx context.Context) (*table, error) {
 		return nil, err
 	}
 	defer p.stop()
-	p.address = listen
+	p.address = at.outbound
 	if err := p.awaitHTTP(ctx, load.Request("probe", "/")); err != nil {
 		return nil, err
 	}
@@ -61,7 +57,7 @@ func (b *bench) soakRow(ctx context.Context) (*table, error) {
 		if err := document(len(samples) + 1); err != nil {
 			return t, err
 		}
-		shot, err := b.wrk(ctx, listen, host, path, connections, min(slice, max(time.Second, b.seconds/8)))
+		shot, err := b.wrk(ctx, at.outbound, host, path, connections, min(slice, max(time.Second, b.seconds/8)))
 		if err == nil && shot.failed > 0 {
 			err = fmt.Errorf("%g of %g requests failed", shot.failed, shot.requests)
 		}

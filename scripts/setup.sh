@@ -50,7 +50,7 @@ test)
 bench)
 	# A peer that cannot be had is reported as absent by the benchmark; the others still run.
 	apt_need nginx-light=nginx libnginx-mod-stream=/usr/lib/nginx/modules/ngx_stream_module.so \
-		haproxy=haproxy wrk=wrk python3=python3 ||
+		haproxy=haproxy wrk=wrk python3=python3 nghttp2-client=h2load nghttp2-proxy=nghttpx ||
 		echo "setup: not all peers are here" >&2
 	envoy_need || echo "setup: no envoy" >&2
 	;;

@@ -2,8 +2,8 @@
 
 // Package load makes traffic on loopback for the benchmark: an open-loop HTTP/1.1 generator whose latencies count from the
 // scheduled time (so a stalled proxy cannot hide requests that were due), a closed loop over one connection, idle
-// keep-alive connections, and a TCP source and sink. It owns its sockets and ends by itself. Tests: real loopback servers,
-// one of which stalls.
+// connections of HTTP/1.1 and HTTP/2, and a TCP source and sink. It owns its sockets and ends by itself. Tests: real
+// loopback servers, one of which stalls.
 package load
 
 import (
