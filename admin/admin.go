@@ -141,7 +141,10 @@ func (a *api) full() *table {
 
 // health is what the platform's probes need.
 func (a *api) health() *table {
-	return &table{open: true, paths: map[string]methods{"/ready": {get: a.ready}, "/live": {get: a.live}}}
+	return &table{open: true, paths: map[string]methods{
+		"/ready": {get: a.ready}, "/live": {get: a.live},
+		healthCheck: {post: a.grpcCheck}, healthWatch: {post: a.grpcWatch},
+	}}
 }
 
 // scrape is what a Prometheus needs.

@@ -245,7 +245,14 @@ func outlierDocument(v *config.Outlier) object {
 	putOpt(o, "max_ejected", v.MaxEjected, same[float64])
 	putOpt(o, "probe", v.Probe, func(p config.Probe) object {
 		probe := object{"interval": explain.Span(p.Interval), "timeout": explain.Span(p.Timeout)}
-		if put(probe, "http", p.HTTP); p.HTTP == "" {
+		switch {
+		case p.HTTP != "":
+			probe["http"] = p.HTTP
+		case p.GRPC && p.Service != "":
+			probe["grpc"] = p.Service
+		case p.GRPC:
+			probe["grpc"] = object{}
+		default:
 			probe["tcp"] = object{}
 		}
 		return probe

@@ -99,8 +99,12 @@ func (s *Server) Prepare(l *config.Listen) (*Change, error) {
 
 // server bounds what a client can hold.
 func (s *Server) server(h http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // gRPC health checks need it
 	return &http.Server{
 		Handler:           h,
+		Protocols:         protocols,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,

@@ -346,7 +346,9 @@ type Outlier struct {
 
 // Probe is how an ejected endpoint is tried before it is used again.
 type Probe struct {
-	HTTP     string // path; empty: a TCP connect
+	HTTP     string // path; empty: a TCP connect, or as GRPC says
+	GRPC     bool   // the health checking protocol of gRPC
+	Service  string // what GRPC asks about; empty: the endpoint as a whole
 	Interval time.Duration
 	Timeout  time.Duration
 }

@@ -211,6 +211,7 @@ func probeValue() value[Probe] {
 	v := object(
 		field[Probe]{name: "tcp", doc: "open a connection", schema: tcp.schema, read: tcp.read},
 		in("http", "GET this path, expect 2xx or 3xx", func(p *Probe) *string { return &p.HTTP }, requestPath()),
+		field[Probe]{name: "grpc", doc: "ask the health service of gRPC; the name of a service of it, or {} for all", schema: schema{"type": []any{"string", "object"}}, read: readGRPCProbe},
 		in("interval", "between two tries (10s)", func(p *Probe) *time.Duration { return &p.Interval }, duration(10*time.Millisecond, longest)),
 		in("timeout", "of one try (1s)", func(p *Probe) *time.Duration { return &p.Timeout }, duration(time.Millisecond, longest)),
 	)
@@ -220,10 +221,31 @@ func probeValue() value[Probe] {
 		if !read(d, n, out) {
 			return false
 		}
-		if has(n, "tcp") && has(n, "http") {
-			return d.fail(n, "only one of tcp, http is expected")
+		given := 0
+		for _, way := range []string{"tcp", "http", "grpc"} {
+			if has(n, way) {
+				given++
+			}
+		}
+		if given > 1 {
+			return d.fail(n, "only one of tcp, http, grpc is expected")
 		}
 		return true
 	}
 	return v
+}
+
+// readGRPCProbe reads the name of a service, or {}.
+func readGRPCProbe(d *decoder, n *yaml.Node, p *Probe) bool {
+	p.GRPC = true
+	if n.Kind == yaml.MappingNode {
+		nothing := object[Probe]()
+		return nothing.read(d, n, p)
+	}
+	return checked(line(), func(s string) string {
+		if len(s) > 127 {
+			return "a service name of at most 127 bytes is expected"
+		}
+		return ""
+	}).read(d, n, &p.Service)
 }

@@ -177,6 +177,9 @@ func probe(p config.Probe) string {
 	if p.HTTP != "" {
 		what = "GET " + p.HTTP
 	}
+	if p.GRPC {
+		what = strings.TrimSuffix("gRPC health of "+p.Service, " of ")
+	}
 	return what + " every " + Span(p.Interval) + ", timeout " + Span(p.Timeout)
 }
 

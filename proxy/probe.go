@@ -108,6 +108,9 @@ func reach(ctx context.Context, address, host string, probe config.Probe) error 
 	}
 	var d net.Dialer
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, network, address) }
+	if probe.GRPC {
+		return reachGRPC(ctx, dial, host, probe.Service)
+	}
 	if probe.HTTP == "" {
 		c, err := dial(ctx, "", "")
 		if err != nil {
