@@ -371,3 +371,18 @@ func (p *peer) answer(id uint32) (head event, body []byte, trailers event, err e
 		}
 	}
 }
+
+// moment waits a moment: what was sent so far shall arrive by itself.
+func (p *peer) moment() { <-time.After(30 * time.Millisecond) }
+
+// dial1 connects a raw client.
+func (r *rig) dial1() net.Conn {
+	r.t.Helper()
+	nc, err := net.Dial("tcp", r.address())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return nc
+}

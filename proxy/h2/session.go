@@ -306,6 +306,9 @@ func (s *session) linger() {
 		if !flushing {
 			_ = s.nc.CloseWrite()
 		}
+		if s.nc.Aborted() {
+			return
+		}
 		s.nc.Resume()
 		step := time.Now().Add(20 * time.Millisecond)
 		if _, err := s.nc.Read(buf, step); err != nil && !errors.Is(err, netio.ErrTimeout) && !errors.Is(err, netio.ErrInterrupted) {

@@ -69,7 +69,7 @@ type stream struct {
 	opened    bool // client: HEADERS were sent
 	sentEnd   bool
 	sentReset bool
-	peerReset bool // the peer has given it up
+	peerReset bool   // the peer has given it up
 	lastSeq   uint64 // where our last DATA frame is: in the buffer of that flush,
 	lastAt    int    // at that place
 
@@ -219,10 +219,14 @@ func (st *stream) headersLocked(h *head) error {
 		if h.tooMuch {
 			h.bad = "response head larger than limits.header_bytes or limits.header_count"
 		}
-		if st.interims++; st.interims > maxInterims+1 {
+		interim := len(h.status) == 3 && h.status[0] == '1' && h.bad == ""
+		if interim {
+			st.interims++
+		}
+		if st.interims > maxInterims {
 			h.bad = "too many interim responses"
 		}
-		st.final = len(h.status) != 3 || h.status[0] != '1' || h.bad != ""
+		st.final = !interim || h.bad != ""
 		st.rxEnd = h.end
 		switch {
 		case st.method == "HEAD", h.status == "304", h.status == "204":
