@@ -471,8 +471,10 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, _ bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	some := hasSome(trailers)
-	if a.held != nil {
-		if err := a.headLocked(!some); err != nil || !some {
+	if q := a.held; q != nil {
+		// A body that turned out to be empty ends in a frame of its own: servers of gRPC wait for that.
+		end := !some && (!q.HasBody || q.Length == 0)
+		if err := a.headLocked(end); err != nil || end {
 			return err
 		}
 	}
