@@ -412,7 +412,14 @@ func (st *stream) resetLocked(c code) {
 type body struct{ st *stream }
 
 // Next implements pipeline.Body.
-func (b body) Next(until time.Time) ([]byte, error) { return b.st.next(until) }
+func (b body) Next(until time.Time) ([]byte, error) {
+	p, err := b.st.next(until)
+	var se *streamError
+	if errors.As(err, &se) && se.code != noError { // a message that breaks its rules, not a connection that broke
+		err = &pipeline.ProtocolError{Status: 400, Text: se.text}
+	}
+	return p, err
+}
 
 // Buffered implements pipeline.Body.
 func (b body) Buffered() bool {

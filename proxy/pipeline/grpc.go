@@ -64,8 +64,10 @@ func formatGRPCTimeout(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "1n"
+	case d < time.Microsecond:
+		return strconv.FormatInt(int64(d), 10) + "n"
 	case d < 100*time.Millisecond:
-		return strconv.FormatInt(max(1, d.Microseconds()), 10) + "u"
+		return strconv.FormatInt(d.Microseconds(), 10) + "u"
 	case d < 99_999_999*time.Millisecond:
 		return strconv.FormatInt(d.Milliseconds(), 10) + "m"
 	}
@@ -194,9 +196,9 @@ func (x *Exchange) grpcAnswer(reason resilience.Reason, text string) {
 	x.out.Status = 200
 }
 
-// grpcTrailers ends a call in order that broke off behind its head.
+// grpcTrailers ends a call in order that broke off behind its head, unless that was in the middle of a message.
 func (x *Exchange) grpcTrailers(reason resilience.Reason, detail string) bool {
-	if !x.call.is {
+	if out := &x.call.out; !x.call.is || out.left > 0 || out.have > 0 {
 		return false
 	}
 	status := reason.GRPCStatus()
