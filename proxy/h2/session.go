@@ -61,29 +61,30 @@ type session struct {
 	windowed int // WINDOW_UPDATE frames
 	quiet    int // ticks since the last frame
 
-	mu        sync.Mutex // guards all below, and the streams
-	out       []byte     // frames to be sent; nil while there are none
-	flushing  bool
-	outSeq    uint64 // counts flushes: tells whether a frame is still in out
-	dataSent  int    // DATA frames
-	enc       *encoder
-	streams   map[uint32]*stream
-	sendWin   int64 // of the connection
-	recvWin   int64 // what the peer may still send
-	recvOwed  int64 // received and not credited
-	blocked   []*stream
-	peer      peerSettings
-	highest   uint32 // of the streams that the peer opened
-	nextID    uint32 // of ours
-	working   int    // streams whose work goes on, those that were reset included
-	lastAway  uint32 // of the GOAWAY that we sent
-	away      awayState
-	peerAway  bool      // the peer sent GOAWAY
-	peerLast  uint32    // its last stream
-	settings  time.Time // when ours were sent; zero: acknowledged
-	pinged    time.Time // a PING of ours is out since; zero: none
-	idleSince time.Time
-	err       error // why it is over
+	mu         sync.Mutex // guards all below, and the streams
+	out        []byte     // frames to be sent; nil while there are none
+	flushing   bool
+	outSeq     uint64 // counts flushes: tells whether a frame is still in out
+	dataSent   int    // DATA frames
+	dataAtPing int    // of those, when the last PING came
+	enc        *encoder
+	streams    map[uint32]*stream
+	sendWin    int64 // of the connection
+	recvWin    int64 // what the peer may still send
+	recvOwed   int64 // received and not credited
+	blocked    []*stream
+	peer       peerSettings
+	highest    uint32 // of the streams that the peer opened
+	nextID     uint32 // of ours
+	working    int    // streams whose work goes on, those that were reset included
+	lastAway   uint32 // of the GOAWAY that we sent
+	away       awayState
+	peerAway   bool      // the peer sent GOAWAY
+	peerLast   uint32    // its last stream
+	settings   time.Time // when ours were sent; zero: acknowledged
+	pinged     time.Time // a PING of ours is out since; zero: none
+	idleSince  time.Time
+	err        error // why it is over
 
 	recent   [recentStreams]closedStream // the last streams that are over
 	recentAt int
@@ -546,11 +547,16 @@ func (s *session) onPing(f *frame) error {
 	if f.has(flagAck) {
 		return s.pong()
 	}
-	if err := s.charge(costControl); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A peer that measures the link, as those of gRPC do all the time, sends one when DATA came.
+	measures := s.dataSent > s.dataAtPing
+	s.dataAtPing = s.dataSent
+	if !measures {
+		if err := s.charge(costControl); err != nil {
+			return err
+		}
+	}
 	s.roomLocked()
 	s.out = appendPing(s.out, true, f.payload)
 	s.kickLocked()
