@@ -131,6 +131,9 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 			return &connError{streamClosed, "HEADERS on a closed stream"}
 		}
 		return &connError{protocolError, "stream identifiers must grow"}
+	case s.err != nil: // all streams were ended: this one would not be
+		h.release()
+		return s.err
 	case s.away == leaving:
 		s.highest = id // what follows is passed over as well
 		h.release()
