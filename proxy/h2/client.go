@@ -362,15 +362,20 @@ type attempt struct {
 }
 
 var (
-	_ pipeline.Upstream = (*attempt)(nil)
-	_ pipeline.Pool     = (*Pool)(nil)
+	_ pipeline.Upstream    = (*attempt)(nil)
+	_ pipeline.Multiplexed = (*attempt)(nil)
+	_ pipeline.Pool        = (*Pool)(nil)
 )
 
 // Reused implements pipeline.Upstream. What the peer has surely not acted on counts as a connection that was dead.
 func (a *attempt) Reused() bool { return a.reused || a.unprocessed }
 
-// MayRefuse implements pipeline.Refuser.
-func (a *attempt) MayRefuse() {}
+// Stopped implements pipeline.Multiplexed. It is for whoever has read the answer to its end.
+func (a *attempt) Stopped() (bool, <-chan struct{}) {
+	a.c.session.mu.Lock()
+	defer a.c.session.mu.Unlock()
+	return a.st.err != nil, a.st.reader.ch
+}
 
 // Connected implements pipeline.Upstream.
 func (a *attempt) Connected() (queued, connecting time.Duration) { return a.queued, a.connecting }

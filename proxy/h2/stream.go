@@ -141,6 +141,7 @@ func (st *stream) resetByPeerLocked(c code) {
 	switch {
 	case st.s.client && st.rxEnd && c == noError:
 		// A complete answer is a success, whatever became of the request (RFC 9113 8.1).
+		st.reader.notify()
 		st.writer.notify()
 		if st.err == nil {
 			st.err = &streamError{st.id, noError, "the peer wants no more"}

@@ -148,7 +148,7 @@ func (x *Exchange) send(until time.Time) {
 		_ = x.up.SendEnd(nil, true) // see above
 		return
 	}
-	_, refuses := x.up.(Refuser)
+	_, refuses := x.up.(Multiplexed)
 	x.upload.keep = refuses || x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())
 	if x.upload.ended || x.down.Body().Whole() {
 		x.pump(false)

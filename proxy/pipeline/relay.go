@@ -27,7 +27,7 @@ func (x *Exchange) relay() {
 	ok := x.relayBody()
 	if x.upload.running {
 		if ok && x.resp.Status < 400 && !x.Req.Expect {
-			x.upload.wait() // an early answer: the endpoint still reads
+			x.upload.waitFor(x.up) // an early answer: the endpoint may still read
 		}
 		x.upload.stop(x)
 	}

@@ -159,6 +159,9 @@ type Upstream interface {
 	Tunnel() (*netio.Conn, []byte)
 }
 
-// Refuser is an Upstream whose peer may say that it has not acted on the request: whatever its method, it may be sent again
-// then, so that its body is kept.
-type Refuser interface{ MayRefuse() }
+// Multiplexed is an Upstream that shares its connection, whose peer may say two things more. It has not acted on the
+// request: whatever its method, it may be sent again then, so that its body is kept. And it wants no more of the body, having
+// answered: Stopped tells whether that has come, and else gives a channel with a token when it may have.
+type Multiplexed interface {
+	Stopped() (stopped bool, notice <-chan struct{})
+}

@@ -88,6 +88,26 @@ func (u *upload) wait() {
 	}
 }
 
+// waitFor lets the goroutine come to its end, unless the endpoint says that it wants no more.
+func (u *upload) waitFor(up Upstream) {
+	m, ok := up.(Multiplexed)
+	if !ok {
+		u.wait()
+		return
+	}
+	for u.running {
+		stopped, notice := m.Stopped()
+		if stopped {
+			return
+		}
+		select {
+		case <-u.done:
+			u.running = false
+		case <-notice:
+		}
+	}
+}
+
 // pump sends what was kept of the body, then the rest as it comes. aside says that it runs beside the wait for a response.
 func (x *Exchange) pump(aside bool) {
 	u := &x.upload
