@@ -332,14 +332,19 @@ func TestPeerLimits(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { // H2-MX-004, GR-211
 		var n atomic.Int64
 		origin := serve2(t, nil, func(p *peer) {
+			var refused []uint32
 			for {
 				e, err := p.next()
 				switch {
 				case err != nil:
 					return
 				case !e.end:
-				case n.Add(1) <= 3:
-					p.reset(e.id, http2.ErrCodeRefusedStream)
+				case n.Add(1) < 3:
+					refused = append(refused, e.id)
+				case n.Load() == 3:
+					for _, id := range append(refused, e.id) {
+						p.reset(id, http2.ErrCodeRefusedStream)
+					}
 				default:
 					ok200(p, e.id)
 				}

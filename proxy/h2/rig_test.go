@@ -2,8 +2,10 @@ package h2_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -206,7 +208,8 @@ func (r *rig) close() {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		panic("connections do not end") // with all stacks
+		buf := make([]byte, 1<<20)
+		panic(fmt.Sprintf("connections do not end\n%s", buf[:runtime.Stack(buf, true)]))
 	}
 	r.server.Close()
 	for _, p := range r.pools() {
