@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
@@ -446,11 +447,12 @@ func (a *attempt) pseudoLocked(q *pipeline.Request) {
 	}
 	enc.constant(":scheme", "http")
 	enc.add(":authority", q.Authority)
-	path := q.Path
-	if q.HasQuery {
-		path += "?" + q.Query
+	if !q.HasQuery {
+		enc.add(":path", q.Path)
+		return
 	}
-	enc.add(":path", path)
+	enc.text = append(append(append(enc.text[:0], q.Path...), '?'), q.Query...)
+	enc.add(":path", unsafe.String(unsafe.SliceData(enc.text), len(enc.text)))
 }
 
 func (a *attempt) head(end bool) error {
@@ -589,8 +591,7 @@ func (a *attempt) Close(bool) {
 	if st := a.st; st != nil {
 		s := c.session
 		s.mu.Lock()
-		var pr *peerReset
-		if (!st.rxEnd || !st.sentEnd) && !errors.As(st.err, &pr) {
+		if (!st.rxEnd || !st.sentEnd) && !wasReset(st.err) {
 			st.resetLocked(cancelled)
 		}
 		s.forgetLocked(st.id, st.excused())

@@ -359,8 +359,9 @@ func (d *decoder) resize(p []byte) ([]byte, error) {
 type encoder struct {
 	e    *hpack.Encoder
 	buf  []byte
-	memo *memo // nil until the first field
-	owes bool  // a table size update, which the library puts before its next field
+	text []byte // of a value that is put together
+	memo *memo  // nil until the first field
+	owes bool   // a table size update, which the library puts before its next field
 }
 
 func newEncoder() *encoder {

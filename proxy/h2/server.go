@@ -357,8 +357,7 @@ func (x *exchange) RawWriter(int64) *netio.Conn { return nil }
 func (x *exchange) Abort() {
 	x.c.session.mu.Lock()
 	defer x.c.session.mu.Unlock()
-	var pr *peerReset
-	if !x.st.sentEnd && !errors.As(x.st.err, &pr) {
+	if !x.st.sentEnd && !wasReset(x.st.err) {
 		x.st.resetLocked(internalError)
 	}
 }

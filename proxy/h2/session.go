@@ -63,6 +63,8 @@ type session struct {
 
 	mu         sync.Mutex // guards all below, and the streams
 	out        []byte     // frames to be sent; nil while there are none
+	outBox     *[]byte    // what it came in from the pool
+	flusher    func()     // flush, made once
 	flushing   bool
 	outSeq     uint64 // counts flushes: tells whether a frame is still in out
 	dataSent   int    // DATA frames
@@ -167,7 +169,7 @@ func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte)
 		peer: peerSettings{window: defaultWindow, frame: maxFrame, streams: 1 << 31, list: 1 << 31},
 	}
 	s.dec = newDecoder(maxBlock*lim.HeaderBytes, s.field)
-	s.in.onWait = s.waiting
+	s.in.onWait, s.flusher = s.waiting, s.flush
 	s.idleSince = time.Now()
 	return s
 }
@@ -197,7 +199,8 @@ var outBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); retur
 // roomLocked sees to it that out is there to append to.
 func (s *session) roomLocked() {
 	if s.out == nil {
-		s.out = *outBuffers.Get().(*[]byte)
+		s.outBox = outBuffers.Get().(*[]byte)
+		s.out = *s.outBox
 	}
 }
 
@@ -205,7 +208,7 @@ func (s *session) roomLocked() {
 func (s *session) kickLocked() {
 	if !s.flushing && s.err == nil {
 		s.flushing = true
-		go s.flush()
+		go s.flusher()
 	}
 }
 
@@ -213,15 +216,15 @@ func (s *session) flush() {
 	runtime.Gosched()
 	s.mu.Lock()
 	for len(s.out) > 0 && !errors.Is(s.err, netio.ErrInterrupted) {
-		b := s.out
-		s.out = nil
+		b, box := s.out, s.outBox
+		s.out, s.outBox = nil, nil
 		s.outSeq++
 		s.unblockLocked()
 		s.mu.Unlock()
 		_, err := s.nc.Write(b, writeStall)
 		if cap(b) <= 4*roomy {
-			b = b[:0]
-			outBuffers.Put(&b)
+			*box = b[:0]
+			outBuffers.Put(box)
 		}
 		s.mu.Lock()
 		if err != nil {
@@ -344,13 +347,14 @@ func (s *session) read() error {
 		if err == nil {
 			err = s.handle(f)
 		}
-		var se *streamError
-		if errors.As(err, &se) {
-			if err = s.resetFor(se); err == nil {
-				continue
-			}
+		if err == nil {
+			continue
 		}
-		if err != nil {
+		var se *streamError
+		if !errors.As(err, &se) {
+			return err
+		}
+		if err = s.resetFor(se); err != nil {
 			return err
 		}
 	}

@@ -86,7 +86,7 @@ type stream struct {
 
 var (
 	streams   = sync.Pool{New: func() any { return newStream() }}
-	rxBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxFrame); return &b }}
+	rxBuffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
 )
 
 func newStream() *stream {
@@ -104,9 +104,8 @@ func getStreamLocked(s *session, id uint32) *stream {
 // release gives the stream back. It must not be in the session's map any more.
 func (st *stream) release() {
 	for _, b := range [...][]byte{st.rx, st.cur} {
-		if cap(b) > 0 && cap(b) <= streamWindow {
-			b = b[:0]
-			rxBuffers.Put(&b)
+		if cap(b) == maxFrame {
+			rxBuffers.Put((*[maxFrame]byte)(b[:maxFrame]))
 		}
 	}
 	for _, h := range st.queue {
@@ -160,6 +159,15 @@ func (st *stream) rxEndedWell() bool {
 // peerReset is a RST_STREAM of the peer.
 type peerReset struct{ code code }
 
+// wasReset reports whether a stream's error is that its peer reset it.
+func wasReset(err error) bool {
+	if err == nil {
+		return false
+	}
+	var pr *peerReset
+	return errors.As(err, &pr)
+}
+
 // Error implements error.
 func (e *peerReset) Error() string { return "stream reset by the peer: " + e.code.String() }
 
@@ -188,7 +196,7 @@ func (st *stream) dataLocked(f *frame) error {
 	}
 	if n > 0 {
 		if st.rx == nil {
-			st.rx = *rxBuffers.Get().(*[]byte)
+			st.rx = rxBuffers.Get().(*[maxFrame]byte)[:0]
 		}
 		st.rx = append(st.rx, f.payload...)
 	}
@@ -415,6 +423,9 @@ type body struct{ st *stream }
 // Next implements pipeline.Body.
 func (b body) Next(until time.Time) ([]byte, error) {
 	p, err := b.st.next(until)
+	if err == nil || errors.Is(err, io.EOF) {
+		return p, err
+	}
 	var se *streamError
 	if errors.As(err, &se) && se.code != noError { // a message that breaks its rules, not a connection that broke
 		err = &pipeline.ProtocolError{Status: 400, Text: se.text}
