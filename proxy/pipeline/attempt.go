@@ -261,6 +261,9 @@ func (x *Exchange) awaitFailed(err error) resilience.Outcome {
 	case errors.As(err, &pe):
 		kind = resilience.Malformed
 		x.out.Detail = pe.Text
+	case x.pastDeadline(err):
+		kind = resilience.TimedOut
+		x.out.Detail = "the deadline of the call is over"
 	default:
 		x.out.Detail = "closed before a response head: " + err.Error()
 	}

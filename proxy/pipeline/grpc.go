@@ -261,7 +261,19 @@ func (x *Exchange) bodyUntil(body Body) time.Time {
 	return t
 }
 
-// pastDeadline reports whether a timeout is that of the call and not of its idleness.
+// slack is how much earlier than we an endpoint may find that a deadline is over that it was told of.
+const slack = 10 * time.Millisecond
+
+// pastDeadline reports whether a failure is that of the call's deadline: a timeout that is not one of idleness, or an
+// endpoint that gave the call up a moment before we would have.
 func (x *Exchange) pastDeadline(err error) bool {
-	return errors.Is(err, netio.ErrTimeout) && !x.deadline.IsZero() && !time.Now().Before(x.deadline)
+	var pe *ProtocolError
+	switch left := time.Until(x.deadline); {
+	case x.deadline.IsZero() || errors.As(err, &pe):
+		return false
+	case errors.Is(err, netio.ErrTimeout):
+		return left <= 0
+	default:
+		return x.call.is && left < slack
+	}
 }
