@@ -26,9 +26,10 @@ test: setup unit e2e ## everything that CI runs: unit tests, then the real binar
 unit: ## unit tests of all packages, shuffled, under the race detector
 	$(GO) test -shuffle=on -race -timeout=8m $$($(UNIT))
 
-e2e: ## the real binary: HTTP/1 conformance, life cycle, reported bugs, stories, programs of others, footprint
+e2e: ## the real binary: HTTP conformance, gRPC, life cycle, reported bugs, stories, programs of others, footprint
 	$(GO) test -p=1 -shuffle=on -count=1 -timeout=10m -v ./e2e/...
 	cd e2e/clients && $(GO) test -shuffle=on -count=1 -timeout=5m -v ./...
+	cd e2e/interop && $(GO) test -shuffle=on -count=1 -timeout=5m -v ./...
 
 race: setup ## unit tests three times on 1, 2 and 4 threads under the race detector
 	$(GO) test -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))

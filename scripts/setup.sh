@@ -39,6 +39,23 @@ envoy_need() {
 		echo "$version" >$dir/version
 }
 
+# stacks_need puts the gRPC stacks of Python and Node, which tests let talk to each other, into .cache/interop.
+stacks_need() {
+	local grpcio=1.84.0 dir=.cache/interop package=e2e/interop/node/package.json
+	apt_need nodejs=node npm=npm || return
+	python3 -c 'import ensurepip' 2>/dev/null || apt_need python3-venv=/usr/share/doc/python3-venv || return
+	if [[ $(cat $dir/version 2>/dev/null) != "$grpcio" ]] || ! cmp -s $package $dir/node/package.json; then
+		echo "setup: gRPC of Python and Node into $dir"
+		rm -rf $dir
+		mkdir -p $dir/node
+		python3 -m venv $dir/python &&
+			$dir/python/bin/pip install -q --disable-pip-version-check "grpcio==$grpcio" &&
+			cp $package $dir/node &&
+			npm install --prefix $dir/node --silent --no-audit --no-fund --no-package-lock >/dev/null &&
+			echo "$grpcio" >$dir/version
+	fi
+}
+
 case ${1:-} in
 test)
 	apt_need gcc=gcc libc6-dev=/usr/include/stdlib.h python3=python3 curl=curl wrk=wrk nginx-light=nginx
@@ -46,6 +63,7 @@ test)
 		echo "setup: the conformance runner needs Python 3.11 or newer" >&2
 		exit 1
 	}
+	stacks_need
 	;;
 bench)
 	# A peer that cannot be had is reported as absent by the benchmark; the others still run.
