@@ -201,7 +201,7 @@ func TestAllocations(t *testing.T) {
 				for {
 					k, flags, at, payload, err := q.frame()
 					if err != nil || k == http2.FrameGoAway || k == http2.FrameRSTStream {
-						t.Fatal(err, k)
+						t.Fatal(err, k, at, id, payload)
 					}
 					q.common(k, flags, payload)
 					if at == id && (k == http2.FrameData || k == http2.FrameHeaders) && flags&1 != 0 {

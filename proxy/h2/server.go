@@ -140,7 +140,9 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 		return nil
 	}
 	s.highest = id
-	if s.working >= maxStreams {
+	// A stream is over for the client with the last octet of its answer: what is left of its work must not cost the next
+	// one its place.
+	if s.working-s.over >= maxStreams || s.working >= 4*maxStreams {
 		h.release()
 		return &streamError{id, refusedStream, "too many streams"}
 	}
@@ -218,6 +220,7 @@ type exchange struct {
 
 	held  *pipeline.Response // a final head that waits for what comes with it
 	begun bool
+	over  bool // counted as such by the session
 }
 
 var _ pipeline.Stream = (*exchange)(nil)
@@ -235,6 +238,9 @@ func (x *exchange) finish() {
 	}
 	s.forgetLocked(st.id, st.excused())
 	s.working--
+	if x.over {
+		s.over--
+	}
 	s.closeIfIdleLocked()
 	s.mu.Unlock()
 	st.release()
@@ -334,6 +340,16 @@ func (x *exchange) End(trailers []pipeline.Field) error {
 	s := x.c.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	err := x.endLocked(trailers)
+	if err == nil && x.st.rxEnd && !x.over {
+		x.over = true
+		s.over++
+	}
+	return err
+}
+
+func (x *exchange) endLocked(trailers []pipeline.Field) error {
+	s := x.c.session
 	some := hasSome(trailers)
 	if x.held != nil {
 		if err := x.headLocked(!some); err != nil || !some {

@@ -79,6 +79,7 @@ type session struct {
 	highest    uint32 // of the streams that the peer opened
 	nextID     uint32 // of ours
 	working    int    // streams whose work goes on, those that were reset included
+	over       int    // of working: answered to their ends
 	lastAway   uint32 // of the GOAWAY that we sent
 	away       awayState
 	peerAway   bool      // the peer sent GOAWAY

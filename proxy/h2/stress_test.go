@@ -253,8 +253,8 @@ func stress(t *testing.T, down, up, calm bool) {
 	client, clients := newClient(t, down)
 	s := &stresser{client: client, base: "http://" + r.address(), calm: calm}
 	callers, calls := 16, 40
-	if testing.Short() {
-		calls = 15
+	if testing.Short() || raceEnabled {
+		calls = 20
 	}
 	var wg, cutter sync.WaitGroup
 	for i := range callers {
