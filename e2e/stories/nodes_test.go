@@ -41,7 +41,7 @@ func TestOnePercentLoss(t *testing.T) {
 // TestStuckNode: the first node hangs. The answer of the second comes after the time of one try and its own, and what the
 // first says later goes nowhere (S-142).
 func TestStuckNode(t *testing.T) {
-	const service = 50 * time.Millisecond
+	const service = 10 * time.Millisecond
 	var late atomic.Int64
 	node := func(name string, delay time.Duration) string {
 		return sidecartest.Serve(t, func(c *sidecartest.Conn) {
@@ -58,7 +58,7 @@ func TestStuckNode(t *testing.T) {
 		}).Address
 	}
 	p := sidecartest.Run(t, `services: {svc: {endpoints: [%q, %q], policy: {per_try_timeout: 100ms, retry: {count: 1, budget: {ratio: 100%%}}, outlier: none, breaker: none}}}`,
-		node("stuck", 150*time.Millisecond), node("well", service))
+		node("stuck", 400*time.Millisecond), node("well", service))
 	c := sidecartest.Dial(t, p.Outbound)
 	retried := 0
 	for i := range 20 {
