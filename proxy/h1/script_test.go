@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,37 @@ func TestEarlyAnswer(t *testing.T) {
 		t.Errorf("the origin got %d bytes, want at least %d", n, chunk*chunks)
 	}
 	_, _ = io.WriteString(c, "GET /x HTTP/1.1\r\nHost: nobody\r\n\r\n")
+	expectHead(t, br, "HTTP/1.1 404 ", 0)
+}
+
+// TestEarlyAnswerEndsUpload: an origin that answers and leaves, in the middle of a body, costs the client nothing: the
+// rest of its body is passed over, and what stands behind it is the next request.
+func TestEarlyAnswerEndsUpload(t *testing.T) {
+	leave := make(chan struct{})
+	left := make(chan struct{})
+	origin := newOrigin(t, func(nc *net.TCPConn) {
+		readHead(bufio.NewReader(nc))
+		_, _ = io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		<-leave
+		_ = nc.SetLinger(0)
+		_ = nc.Close()
+		close(left)
+	})
+	r := newRig(t, setup{config: plainConfig, origins: []string{origin}})
+	c := r.dial()
+	br := bufio.NewReader(c)
+	const chunk = "5\r\nhello\r\n"
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: orders\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk)
+	expectHead(t, br, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", 2)
+	close(leave)
+	<-left
+	for range 20 { // the first of them ends the upload
+		if _, err := io.WriteString(c, chunk); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	_, _ = io.WriteString(c, "0\r\n\r\nGET /x HTTP/1.1\r\nHost: nobody\r\n\r\n")
 	expectHead(t, br, "HTTP/1.1 404 ", 0)
 }
 

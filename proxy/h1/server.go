@@ -276,19 +276,20 @@ func (c *conn) finish() bool {
 	return true
 }
 
-// skipBody passes over a request body that nobody wanted, when it is at hand.
+// lingerTime bounds how long a connection stays open, behind a response, for bytes that nobody wants.
+const lingerTime = time.Second
+
+// skipBody passes over a request body whose endpoint wanted no more of it. The client was not told that this is its last
+// exchange, and may send the next one at once.
 func (c *conn) skipBody() bool {
-	for c.reqBody.Buffered() {
-		if _, err := c.reqBody.Next(time.Time{}); err != nil {
+	until := time.Now().Add(lingerTime)
+	for time.Now().Before(until) {
+		if _, err := c.reqBody.Next(until); err != nil {
 			return errors.Is(err, io.EOF)
 		}
 	}
 	return false
 }
-
-// lingerTime bounds how long a connection with unread bytes stays open behind its last response: closing at once would
-// make the kernel send a reset, which may overtake the response (RFC 9112 9.6).
-const lingerTime = time.Second
 
 // end closes the connection.
 func (c *conn) end() {
@@ -299,6 +300,8 @@ func (c *conn) end() {
 	c.release()
 }
 
+// linger reads what is still to come: closing at once would make the kernel send a reset, which may overtake the response
+// (RFC 9112 9.6).
 func (c *conn) linger() {
 	if c.nc.CloseWrite() != nil {
 		return
