@@ -1,0 +1,334 @@
+package h2
+
+import (
+	"errors"
+	"time"
+)
+
+// read handles one frame after the other.
+func (s *session) read() error {
+	for {
+		f, err := s.in.next()
+		if err == nil {
+			err = s.handle(f)
+		}
+		if err == nil {
+			continue
+		}
+		var se *streamError
+		if !errors.As(err, &se) {
+			return err
+		}
+		if err = s.resetFor(se); err != nil {
+			return err
+		}
+	}
+}
+
+// resetFor ends a stream that the peer has broken. Enough of them end the connection.
+func (s *session) resetFor(e *streamError) error {
+	s.mu.Lock()
+	s.resetLocked(e.id, e.code)
+	if st := s.streams[e.id]; st != nil {
+		st.sentReset = true
+		st.failLocked(e, false)
+	} else {
+		s.forgetLocked(e.id, true)
+	}
+	s.mu.Unlock()
+	return s.charge(costReset)
+}
+
+func (s *session) resetLocked(id uint32, c code) {
+	s.roomLocked()
+	s.out = appendReset(s.out, id, c)
+	s.kickLocked()
+}
+
+// charge takes from the budget of oddities that a peer has.
+func (s *session) charge(cost int) error {
+	if !s.glitch.take(time.Now(), cost) {
+		return &connError{enhanceYourCalm, "too many oddities"}
+	}
+	return nil
+}
+
+// handle acts on one frame.
+func (s *session) handle(f *frame) error {
+	if !s.peer.known && (f.kind != kindSettings || f.has(flagAck)) {
+		return &connError{protocolError, "the first frame is not SETTINGS"}
+	}
+	s.quiet = 0
+	switch f.kind {
+	case kindData:
+		return s.onData(f)
+	case kindHeaders:
+		return s.onHeaders(f)
+	case kindContinuation:
+		return s.onContinuation(f)
+	case kindSettings:
+		return s.onSettings(f)
+	case kindWindow:
+		return s.onWindow(f)
+	case kindReset:
+		return s.onReset(f)
+	case kindPing:
+		return s.onPing(f)
+	case kindGoAway:
+		return s.onGoAway(f)
+	case kindPush:
+		return &connError{protocolError, "PUSH_PROMISE"}
+	case kindPriority:
+		if f.value == f.id {
+			return &streamError{f.id, protocolError, "stream depends on itself"}
+		}
+	}
+	return s.charge(costOther) // PRIORITY and frames that nobody knows are passed over
+}
+
+func (s *session) onSettings(f *frame) error {
+	if f.has(flagAck) {
+		s.mu.Lock()
+		s.settings = time.Time{}
+		s.mu.Unlock()
+		return nil
+	}
+	if s.peer.known {
+		if err := s.charge(costControl); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	for _, set := range f.settings[:f.count] {
+		if err := s.settingLocked(set); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	s.roomLocked()
+	s.out = appendHead(s.out, 0, kindSettings, flagAck, 0)
+	s.kickLocked()
+	s.peer.known = true
+	s.mu.Unlock()
+	s.owner.settled(s)
+	return nil
+}
+
+func (s *session) settingLocked(set setting) error {
+	switch set.ID {
+	case setTableSize:
+		s.enc.limit(set.Val)
+	case setEnablePush:
+		if s.client && set.Val != 0 {
+			return &connError{protocolError, "a server must not enable push"}
+		}
+	case setMaxStreams:
+		s.peer.streams = set.Val
+	case setInitialWindow:
+		delta := int64(set.Val) - s.peer.window
+		s.peer.window = int64(set.Val)
+		for _, st := range s.streams {
+			if st.sendWin += delta; st.sendWin > maxWindow {
+				return &connError{flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE overflows a window"}
+			}
+			st.writer.notify()
+		}
+	case setMaxFrame:
+		s.peer.frame = min(int(set.Val), maxFrame)
+	case setMaxList:
+		s.peer.list = set.Val
+	case setConnect:
+		s.peer.connect = set.Val == 1
+	}
+	return nil
+}
+
+func (s *session) onWindow(f *frame) error {
+	if s.windowed++; s.windowed > 1000 {
+		s.mu.Lock()
+		allowed := 1000 + 2*len(s.streams) + 20*s.dataSent
+		s.mu.Unlock()
+		if s.windowed > allowed {
+			if err := s.charge(costOther); err != nil {
+				return err
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.id == 0 {
+		if s.sendWin += int64(f.value); s.sendWin > maxWindow {
+			return &connError{flowControlError, "the connection's window overflows"}
+		}
+		s.unblockLocked()
+		return nil
+	}
+	st, err := s.findLocked(f)
+	if st == nil {
+		return err
+	}
+	if st.sendWin += int64(f.value); st.sendWin > maxWindow {
+		return &streamError{f.id, flowControlError, "the stream's window overflows"}
+	}
+	st.writer.notify()
+	return nil
+}
+
+// findLocked returns the stream of a frame; nil without an error when it is over, an error when it was never there.
+func (s *session) findLocked(f *frame) (*stream, error) {
+	if st := s.streams[f.id]; st != nil {
+		return st, nil
+	}
+	if s.idleLocked(f.id) {
+		return nil, &connError{protocolError, f.kind.String() + " on an idle stream"}
+	}
+	return nil, nil
+}
+
+// idleLocked reports whether a stream was never opened.
+func (s *session) idleLocked(id uint32) bool {
+	ours := id%2 == 1 == s.client
+	if ours {
+		return id >= s.nextID
+	}
+	return id > s.highest
+}
+
+func (s *session) onReset(f *frame) error {
+	s.mu.Lock()
+	st, err := s.findLocked(f)
+	if st != nil {
+		st.resetByPeerLocked(f.code)
+	} else {
+		s.agreedLocked(f.id)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !s.client || st == nil {
+		return s.charge(costReset)
+	}
+	return nil
+}
+
+func (s *session) onPing(f *frame) error {
+	if f.has(flagAck) {
+		return s.pong()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A peer that measures the link, as those of gRPC do all the time, sends one when DATA came.
+	measures := s.dataSent > s.dataAtPing
+	s.dataAtPing = s.dataSent
+	if !measures {
+		if err := s.charge(costControl); err != nil {
+			return err
+		}
+	}
+	s.roomLocked()
+	s.out = appendPing(s.out, true, f.payload)
+	s.kickLocked()
+	return nil
+}
+
+func (s *session) onGoAway(f *frame) error {
+	s.mu.Lock()
+	if s.peerAway && f.value > s.peerLast && s.client {
+		f.value = s.peerLast
+	}
+	s.peerAway, s.peerLast = true, f.value
+	if s.client {
+		for id, st := range s.streams {
+			if id > f.value {
+				st.failLocked(errGoneAway, true)
+			}
+		}
+		s.closeIfIdleLocked()
+	} else {
+		s.leaveLocked()
+	}
+	s.mu.Unlock()
+	s.owner.settled(s)
+	return s.charge(costControl)
+}
+
+func (s *session) onHeaders(f *frame) error {
+	if f.id%2 == 0 {
+		return &connError{protocolError, "HEADERS on a stream that no client opens"}
+	}
+	s.head, s.headID, s.parts, s.raw, s.spill = newHead(), f.id, 0, 0, 0
+	s.head.end = f.has(flagEndStream)
+	return s.block(f)
+}
+
+func (s *session) onContinuation(f *frame) error {
+	if s.parts++; s.parts > maxContinuations {
+		return &connError{enhanceYourCalm, "too many CONTINUATION frames"}
+	}
+	return s.block(f)
+}
+
+// block decodes one part of a header block.
+func (s *session) block(f *frame) error {
+	s.raw += len(f.payload)
+	if s.raw > maxBlock*s.lim.HeaderBytes {
+		return &connError{enhanceYourCalm, "header block too large"}
+	}
+	if err := s.dec.feed(f.payload, f.has(flagEndHeaders)); err != nil {
+		return err
+	}
+	if s.spill > 8*maxBlock*s.lim.HeaderBytes {
+		return &connError{enhanceYourCalm, "header block decodes to too much"}
+	}
+	if !f.has(flagEndHeaders) {
+		return nil
+	}
+	h := s.head
+	s.head = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.streams[s.headID]; st != nil {
+		return st.headersLocked(h)
+	}
+	return s.owner.headers(s, s.headID, h)
+}
+
+// field takes a decoded field.
+func (s *session) field(f field) {
+	if s.head.tooMuch {
+		s.spill += len(f.Name) + len(f.Value) + 32
+	}
+	s.head.add(f, s.lim)
+}
+
+func (s *session) onData(f *frame) error {
+	if len(f.payload) == 0 && !f.has(flagEndStream) {
+		if err := s.charge(costEmpty); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := int64(f.length)
+	if s.recvWin -= n; s.recvWin < 0 {
+		return &connError{flowControlError, "more DATA than the connection's window"}
+	}
+	// Credit for the connection is given on receipt: what a stream holds is bounded by its own window, and one that nobody
+	// reads must not stop the others.
+	if s.recvOwed += n; s.recvOwed >= connWindow/2 {
+		s.roomLocked()
+		s.out = appendWindow(s.out, 0, uint32(s.recvOwed))
+		s.recvWin += s.recvOwed
+		s.recvOwed = 0
+		s.kickLocked()
+	}
+	st, err := s.findLocked(f)
+	if st == nil {
+		if known, reset := s.recallLocked(f.id); err == nil && known && !reset {
+			return &streamError{f.id, streamClosed, "DATA on a closed stream"}
+		}
+		return err
+	}
+	return st.dataLocked(f)
+}
