@@ -358,6 +358,7 @@ type attempt struct {
 	method             string
 	protocol, key      string // of an extended CONNECT, and the Sec-WebSocket-Key that it stands for
 	sent, got          bool
+	hurry              time.Time // until when the body may be held up; zero: as long as something moves
 	unprocessed        bool
 	refused            error // why the head was not sent; guarded by the session's lock
 }
@@ -370,6 +371,9 @@ var (
 
 // Reused implements pipeline.Upstream. What the peer has surely not acted on counts as a connection that was dead.
 func (a *attempt) Reused() bool { return a.reused || a.unprocessed }
+
+// Hurry implements pipeline.Multiplexed.
+func (a *attempt) Hurry(until time.Time) { a.hurry = until }
 
 // Stopped implements pipeline.Multiplexed. It is for whoever has read the answer to its end.
 func (a *attempt) Stopped() (bool, <-chan struct{}) {
@@ -466,7 +470,7 @@ func (a *attempt) SendBody(p []byte) error {
 	if err := a.head(false); err != nil {
 		return err
 	}
-	return a.st.send(p, a.c.session.lim.IdleTimeout)
+	return a.st.send(p, a.c.session.lim.IdleTimeout, a.hurry)
 }
 
 // Flush implements pipeline.Upstream.

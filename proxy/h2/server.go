@@ -322,7 +322,7 @@ func (x *exchange) Write(p []byte) error {
 	if err := x.Flush(); err != nil {
 		return err
 	}
-	return x.st.send(p, x.c.session.lim.IdleTimeout)
+	return x.st.send(p, x.c.session.lim.IdleTimeout, time.Time{})
 }
 
 // Flush implements pipeline.Stream.

@@ -306,8 +306,8 @@ func (st *stream) creditLocked(n int64) {
 }
 
 // send appends p as DATA frames, as far as windows and room allow, and waits for more of them. It gives up when nothing
-// can be sent for as long as stall.
-func (st *stream) send(p []byte, stall time.Duration) error {
+// can be sent for as long as stall, and at a limit unless that is zero.
+func (st *stream) send(p []byte, stall time.Duration, limit time.Time) error {
 	s := st.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +333,9 @@ func (st *stream) send(p []byte, stall time.Duration) error {
 			s.blocked = append(s.blocked, st)
 		}
 		if until.IsZero() {
-			until = time.Now().Add(stall)
+			if until = time.Now().Add(stall); !limit.IsZero() && limit.Before(until) {
+				until = limit
+			}
 		}
 		s.mu.Unlock()
 		late := st.writer.wait(until)

@@ -148,9 +148,12 @@ func (x *Exchange) send(until time.Time) {
 		_ = x.up.SendEnd(nil, true) // see above
 		return
 	}
-	_, refuses := x.up.(Multiplexed)
-	x.upload.keep = refuses || x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())
+	m, shared := x.up.(Multiplexed)
+	x.upload.keep = shared || x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())
 	if x.upload.ended || x.down.Body().Whole() {
+		if shared {
+			m.Hurry(until)
+		}
 		x.pump(false)
 		return
 	}

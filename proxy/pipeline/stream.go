@@ -162,6 +162,9 @@ type Upstream interface {
 // Multiplexed is an Upstream that shares its connection, whose peer may say two things more. It has not acted on the
 // request: whatever its method, it may be sent again then, so that its body is kept. And it wants no more of the body, having
 // answered: Stopped tells whether that has come, and else gives a channel with a token when it may have.
+//
+// What others send may be in the way of the body: Hurry bounds the time that SendBody waits for them.
 type Multiplexed interface {
+	Hurry(until time.Time)
 	Stopped() (stopped bool, notice <-chan struct{})
 }
