@@ -85,7 +85,7 @@ var borders = map[string]string{
 	"github.com/cloudflare/tableflip":        "cmd/sidecar proxy",
 	"github.com/dop251/goja":                 "script",
 	"k8s.io":                                 "inject",
-	"golang.org/x/net/http2":                 "proxy/h2 bench/load",
+	"golang.org/x/net/http2":                 "proxy/h2 bench/load e2e/sidecartest",
 	"github.com/google/go-cmp":               "internal/*",
 	"go.uber.org/goleak":                     "internal/*",
 }
