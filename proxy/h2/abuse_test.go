@@ -62,7 +62,7 @@ var attacks = []struct {
 		}
 		return open(fr, uint32(2*n+1), true, block(bytes.Repeat([]byte{0xbe}, 16000)...))
 	}},
-	{"tiny fields", 500, false, func(fr *http2.Framer, n int) error { // H2-HP-011
+	{"tiny fields", 500, true, func(fr *http2.Framer, n int) error { // H2-HP-011
 		return open(fr, uint32(2*n+1), true, block(append([]byte{0x40, 1, 'a', 1, 'b'}, bytes.Repeat([]byte{0xbe}, 12000)...)...))
 	}},
 	{"large blocks", 500, true, func(fr *http2.Framer, n int) error {
@@ -142,7 +142,7 @@ func TestAbuse(t *testing.T) {
 				c.mu.Unlock()
 			}
 			seen := <-done
-			calm := seen["GOAWAY ENHANCE_YOUR_CALM"]+seen["GOAWAY STREAM_CLOSED"]+seen["GOAWAY PROTOCOL_ERROR"] > 0 || err != nil
+			calm := seen["GOAWAY ENHANCE_YOUR_CALM"]+seen["GOAWAY STREAM_CLOSED"]+seen["GOAWAY PROTOCOL_ERROR"]+seen["reset"] > 0 || err != nil
 			if a.calm && !calm || seen["hangs"] > 0 {
 				t.Errorf("after %d rounds: %v", n, seen)
 			}

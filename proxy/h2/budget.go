@@ -10,6 +10,7 @@ const (
 	costReset   = 10  // a stream that was reset, by them or because of them
 	costControl = 10  // PING, SETTINGS, GOAWAY
 	costEmpty   = 100 // a DATA frame with nothing in it
+	costHead    = 50  // a head above the limits
 	costOther   = 1   // PRIORITY, unknown frames, needless WINDOW_UPDATE
 )
 

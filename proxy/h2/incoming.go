@@ -286,6 +286,12 @@ func (s *session) block(f *frame) error {
 	}
 	h := s.head
 	s.head = nil
+	if h.tooMuch { // decoding it cost more than sending it
+		if err := s.charge(costHead); err != nil {
+			h.release()
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st := s.streams[s.headID]; st != nil {

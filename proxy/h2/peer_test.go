@@ -331,8 +331,11 @@ func (p *peer) rest() map[string]int {
 		case errors.As(err, &ne) && ne.Timeout():
 			seen["hangs"]++
 			return seen
-		case err != nil:
+		case errors.Is(err, io.EOF):
 			seen["end"]++
+			return seen
+		case err != nil:
+			seen["reset"]++ // what was not read is lost
 			return seen
 		}
 		s := e.String()
