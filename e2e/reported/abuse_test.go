@@ -1,0 +1,130 @@
+package reported
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
+)
+
+// attacks are what hostile clients of HTTP/2 do again and again, n counting from 0 on each connection.
+var attacks = map[string]func(f *http2.Framer, n int) error{
+	"rapid reset": func(f *http2.Framer, n int) error {
+		_ = open(f, n, true, request)
+		return f.WriteRSTStream(uint32(2*n+1), http2.ErrCodeCancel)
+	},
+	"made to reset": func(f *http2.Framer, n int) error {
+		_ = open(f, n, true, request)
+		return f.WriteWindowUpdate(uint32(2*n+1), 0)
+	},
+	"continuations": func(f *http2.Framer, n int) error {
+		if n == 0 {
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: request})
+		}
+		return f.WriteContinuation(1, false, nil)
+	},
+	"settings": func(f *http2.Framer, _ int) error { return f.WriteSettings(setting(http2.SettingInitialWindowSize, 1)) },
+	"pings":    func(f *http2.Framer, _ int) error { return f.WritePing(false, [8]byte{}) },
+	"empty DATA": func(f *http2.Framer, n int) error {
+		if n == 0 {
+			return open(f, n, false, request)
+		}
+		return f.WriteData(1, false, nil)
+	},
+	"closed window": func(f *http2.Framer, n int) error {
+		if n == 0 {
+			_ = f.WriteSettings(setting(http2.SettingInitialWindowSize, 0))
+		}
+		if n < 90 {
+			return open(f, n, true, request)
+		}
+		<-time.After(5 * time.Millisecond)
+		return f.WriteWindowUpdate(0, 1)
+	},
+	"many fields": func(f *http2.Framer, n int) error { return open(f, n, true, indexed(12000)) },
+	"large fields": func(f *http2.Framer, n int) error {
+		return open(f, n, true, append(append([]byte(nil), request...), append([]byte{0x40, 1, 'a', 0x7f, 0xc1, 0x1d}, make([]byte, 3904)...)...))
+	},
+}
+
+var request = []byte{0x82, 0x86, 0x84, 0x01, 3, 's', 'v', 'c'}
+
+// indexed is a head with one small field many times.
+func indexed(n int) []byte {
+	b := append(append([]byte(nil), request...), 0x40, 1, 'a', 1, 'b')
+	for range n {
+		b = append(b, 0xbe)
+	}
+	return b
+}
+
+func open(f *http2.Framer, n int, end bool, block []byte) error {
+	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1), BlockFragment: block, EndStream: end, EndHeaders: true})
+}
+
+// TestAbuseOfHTTP2: sixty-four attackers of each kind, who connect again whenever they are thrown out. Another client is
+// answered all the while, in time, and memory stays bounded. SOAK=seconds makes it last.
+func TestAbuseOfHTTP2(t *testing.T) {
+	last := 2 * time.Second
+	if s, err := strconv.Atoi(os.Getenv("SOAK")); err == nil {
+		last = time.Duration(s) * time.Second
+	}
+	for name, attack := range attacks {
+		t.Run(name, func(t *testing.T) {
+			origin := sidecartest.Answer(t, sidecartest.OK("ok"))
+			p := sidecartest.Run(t, `services: {svc: {endpoints: [%q]}, calm: {endpoints: [%q]}}`, origin.Address, origin.Address)
+			calm := sidecartest.Steady(t, sidecartest.Call{Address: p.Outbound, Host: "calm", Path: "/", Callers: 2, Pause: 2 * time.Millisecond})
+			<-time.After(300 * time.Millisecond)
+			before, memory := calm.Quantile(0.99), p.ResidentKB(t)
+			end := time.Now().Add(last)
+			var wg sync.WaitGroup
+			for range 64 {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						c := sidecartest.DialHTTP2(t, p.Outbound)
+						over := make(chan struct{})
+						go func() {
+							defer close(over)
+							for {
+								if _, err := c.Next(); err != nil {
+									_ = c.Conn.Close()
+									return
+								}
+							}
+						}()
+						var err error
+						for n := 0; err == nil && time.Now().Before(end); n++ {
+							c.Write(func(f *http2.Framer) error { err = attack(f, n); return nil })
+						}
+						_ = c.Conn.Close()
+						<-over
+					}
+				})
+			}
+			peak := memory
+			for time.Now().Before(end) {
+				peak = max(peak, p.ResidentKB(t))
+				<-time.After(50 * time.Millisecond)
+			}
+			wg.Wait()
+			calls, failed := calm.Count()
+			during := calm.Quantile(0.99)
+			t.Logf("P99 %v, then %v over %d calls; memory %d kB, up to %d kB", before, during, calls, memory, peak)
+			if failed > 0 || calls < 100 {
+				t.Errorf("%d of %d calls failed: %q", failed, calls, calm.Failures)
+			}
+			if peak-memory > 128<<10 {
+				t.Errorf("memory grew from %d to %d kB", memory, peak)
+			}
+			// The attackers share two processors with everybody: this only tells a stall from slowness.
+			if during > 5*time.Second {
+				t.Errorf("P99 %v", during)
+			}
+		})
+	}
+}
