@@ -304,24 +304,22 @@ func (s *session) linger() {
 	until := time.Now().Add(time.Second)
 	buf := lendRead()
 	defer returnRead(buf)
-	for {
+	for over := false; time.Now().Before(until) && !s.nc.Aborted(); {
 		s.mu.Lock()
 		flushing := s.flushing
 		s.mu.Unlock()
-		if !flushing {
+		switch {
+		case over && !flushing:
+			return
+		case over: // the peer has said its last, but may still read
+			<-time.After(time.Millisecond)
+			continue
+		case !flushing:
 			_ = s.nc.CloseWrite()
 		}
-		if s.nc.Aborted() {
-			return
-		}
 		s.nc.Resume()
-		step := time.Now().Add(20 * time.Millisecond)
-		if _, err := s.nc.Read(buf, step); err != nil && !errors.Is(err, netio.ErrTimeout) && !errors.Is(err, netio.ErrInterrupted) {
-			return
-		}
-		if time.Now().After(until) {
-			return
-		}
+		_, err := s.nc.Read(buf, time.Now().Add(20*time.Millisecond))
+		over = err != nil && !errors.Is(err, netio.ErrTimeout) && !errors.Is(err, netio.ErrInterrupted)
 	}
 }
 
