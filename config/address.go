@@ -146,9 +146,19 @@ func parseNetwork(s string) (prefix, bool) {
 // hostPattern is a host that callers use: a name, *.suffix or *, with or without a port; kept in lower case.
 func hostPattern() value[string] {
 	return convert(text(), func(s string) (string, string) {
-		s = strings.ToLower(s)
+		s = lowerASCII(s)
 		return s, hostProblem(s)
 	}).as(schema{"type": "string", "minLength": 1})
+}
+
+// lowerASCII leaves the rest as it is, so that what must be ASCII is still refused (strings.ToLower makes a k of U+212A).
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 // hostProblem says what is wrong with a host pattern.

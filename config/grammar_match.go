@@ -140,7 +140,7 @@ func valueMatches(header bool) value[[]ValueMatch] {
 		ok := d.pairs(n, "a map", func(key, val *yaml.Node) bool {
 			name := key.Value
 			if header {
-				name = strings.ToLower(name)
+				name = lowerASCII(name)
 				if problem := fieldNameProblem(name); problem != "" {
 					return d.fail(key, "%s", problem)
 				}

@@ -179,7 +179,7 @@ func rewriteValue() value[Rewrite] {
 			if strings.Contains(s, "*") {
 				return "a host to send on has no *, got " + strconv.Quote(s)
 			}
-			return hostProblem(strings.ToLower(s))
+			return hostProblem(lowerASCII(s))
 		})),
 		in("headers", "of the request", func(r *Rewrite) *Rewrite { return r }, object(
 			in("set", "name and value; replaces what the caller sent", func(r *Rewrite) *[]Header { return &r.SetHeaders }, headers()),
@@ -246,7 +246,7 @@ func isToken(s string) bool {
 
 // framingProblem refuses the fields that belong to one connection or frame the message: a rule must not touch them.
 func framingProblem(name string) string {
-	switch strings.ToLower(name) {
+	switch lowerASCII(name) {
 	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "te", "trailer", "upgrade", "content-length", "proxy-authenticate", "proxy-authorization":
 		return name + " belongs to one connection or frames the message: it cannot be changed by a rule"
 	case "host":

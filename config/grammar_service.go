@@ -38,7 +38,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 func (d *decoder) finishService(n, key *yaml.Node, s *Service) bool {
 	ok := nameRoutes(d, n, s.Routes)
 	if !has(n, "hosts") {
-		host := strings.ToLower(s.Name)
+		host := lowerASCII(s.Name)
 		if problem := hostProblem(host); problem != "" {
 			ok = d.fail(key, "the name of this service is no host name: give it hosts")
 		} else {

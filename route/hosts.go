@@ -110,6 +110,11 @@ func splitPattern(pattern string) (name string, port uint16, hasPort bool, err e
 	if !ok {
 		return "", 0, false, errors.New("want NAME, *.SUFFIX, * or an IP address, each with an optional :PORT")
 	}
+	for i := range len(name) { // before ToLower, which makes ASCII of some letters
+		if name[i] >= 0x80 {
+			return "", 0, false, errors.New("not ASCII; write the xn-- form")
+		}
+	}
 	name = strings.ToLower(name)
 	if a, aerr := netip.ParseAddr(name); aerr == nil {
 		return a.String(), port, hasPort, nil
@@ -124,11 +129,6 @@ func splitPattern(pattern string) (name string, port uint16, hasPort bool, err e
 		return "", 0, false, errors.New("an empty label")
 	case len(base) > maxAuthority:
 		return "", 0, false, fmt.Errorf("longer than %d octets", maxAuthority)
-	}
-	for i := range len(base) {
-		if base[i] >= 0x80 {
-			return "", 0, false, errors.New("not ASCII; write the xn-- form")
-		}
 	}
 	return name, port, hasPort, nil
 }
