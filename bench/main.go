@@ -154,7 +154,10 @@ func run(ctx context.Context) error {
 			fmt.Fprint(os.Stderr, t.markdown())
 		}
 	}
-	if err := rep.write(filepath.Join(b.root, *out)); err != nil {
+	if !filepath.IsAbs(*out) {
+		*out = filepath.Join(b.root, *out)
+	}
+	if err := rep.write(*out); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "wrote %s.md and .json\n", *out)
