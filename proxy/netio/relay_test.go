@@ -273,7 +273,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestRelaySlowReader: a side that takes bytes slowly, but does, is not idle, though all of it takes longer than the bound.
 func TestRelaySlowReader(t *testing.T) {
-	const size, idle = 16 << 20, 1500 * time.Millisecond
+	const size, idle = 16 << 20, 3 * time.Second
 	bothWays(t, func(t *testing.T, wrap bool) {
 		t.Parallel()
 		r := relay(t, idle, wrap)
@@ -282,7 +282,7 @@ func TestRelaySlowReader(t *testing.T) {
 			_ = newStream(1).write(r.client, size)
 			_ = r.client.CloseWrite()
 		}()
-		tick := time.NewTicker(idle / 100)
+		tick := time.NewTicker(idle / 200)
 		defer tick.Stop()
 		slow := readerFunc(func(p []byte) (int, error) {
 			select {
