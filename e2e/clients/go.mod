@@ -8,4 +8,9 @@ require (
 	github.com/sidecar-mesh/sidecar v0.0.0
 )
 
+require (
+	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+)
+
 replace github.com/sidecar-mesh/sidecar => ../..
