@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/sidecar-mesh/sidecar/config"
-	"github.com/sidecar-mesh/sidecar/explain"
 )
 
 // object is a part of a document; encoding/json sorts its keys.
@@ -54,7 +53,7 @@ func loadable(c *config.Config) (json.RawMessage, error) {
 func document(c *config.Config) object {
 	o := object{
 		"listen": listenDocument(&c.Listen), "limits": limitsDocument(&c.Limits),
-		"discovery": object{"ready_wait": explain.Span(c.Discovery.ReadyWait)},
+		"discovery": object{"ready_wait": config.Span(c.Discovery.ReadyWait)},
 		"telemetry": object{"access_log": object{"to": c.Telemetry.AccessLog.To, "format": c.Telemetry.AccessLog.Format}},
 	}
 	n := &c.Node
@@ -117,8 +116,8 @@ func listenDocument(l *config.Listen) object {
 func limitsDocument(l *config.Limits) object {
 	o := object{
 		"header_bytes": bytesText(l.HeaderBytes), "header_count": l.HeaderCount,
-		"header_timeout": explain.Span(l.HeaderTimeout), "idle_timeout": explain.Span(l.IdleTimeout),
-		"drain_grace": explain.Span(l.DrainGrace), "drain_timeout": explain.Span(l.DrainTimeout),
+		"header_timeout": config.Span(l.HeaderTimeout), "idle_timeout": config.Span(l.IdleTimeout),
+		"drain_grace": config.Span(l.DrainGrace), "drain_timeout": config.Span(l.DrainTimeout),
 		"replay_bytes": bytesText(l.ReplayBytes), "half_close": l.HalfClose,
 	}
 	put(o, "connections", l.Connections)
@@ -137,7 +136,7 @@ func registryDocument(r *config.Registry) object {
 	case r.File != nil:
 		return object{"file": object{"path": r.File.Path}}
 	case r.DNS != nil:
-		d := object{"min_ttl": explain.Span(r.DNS.MinTTL), "max_ttl": explain.Span(r.DNS.MaxTTL), "timeout": explain.Span(r.DNS.Timeout)}
+		d := object{"min_ttl": config.Span(r.DNS.MinTTL), "max_ttl": config.Span(r.DNS.MaxTTL), "timeout": config.Span(r.DNS.Timeout)}
 		putList(d, "servers", r.DNS.Servers)
 		return object{"dns": d}
 	}
@@ -175,7 +174,7 @@ func inboundDocument(in *config.Inbound) object {
 	admit, queue := object{}, object{}
 	putOpt(admit, "concurrency", in.Admit.Concurrency, same[int])
 	putOpt(queue, "size", in.Admit.QueueSize, same[int])
-	putOpt(queue, "wait", in.Admit.QueueWait, explain.Span)
+	putOpt(queue, "wait", in.Admit.QueueWait, config.Span)
 	putPart(admit, "queue", queue)
 	putPart(o, "admit", admit)
 	return o
@@ -184,15 +183,15 @@ func inboundDocument(in *config.Inbound) object {
 func policyDocument(p *config.Policy) object {
 	o, retry, backoff, budget, locality, limit := object{}, object{}, object{}, object{}, object{}, object{}
 	putOpt(o, "use", p.Use, same[string])
-	putOpt(o, "timeout", p.Timeout, explain.Span)
-	putOpt(o, "per_try_timeout", p.PerTryTimeout, explain.Span)
-	putOpt(o, "connect_timeout", p.ConnectTimeout, explain.Span)
-	putOpt(o, "idle_timeout", p.IdleTimeout, explain.Span)
+	putOpt(o, "timeout", p.Timeout, config.Span)
+	putOpt(o, "per_try_timeout", p.PerTryTimeout, config.Span)
+	putOpt(o, "connect_timeout", p.ConnectTimeout, config.Span)
+	putOpt(o, "idle_timeout", p.IdleTimeout, config.Span)
 	putOpt(o, "idempotent", p.Idempotent, same[bool])
 	putOpt(retry, "count", p.Retry.Count, same[int])
 	putOpt(retry, "when", p.Retry.When, same[[]string])
-	putOpt(backoff, "base", p.Retry.BackoffBase, explain.Span)
-	putOpt(backoff, "max", p.Retry.BackoffMax, explain.Span)
+	putOpt(backoff, "base", p.Retry.BackoffBase, config.Span)
+	putOpt(backoff, "max", p.Retry.BackoffMax, config.Span)
 	putOpt(budget, "ratio", p.Retry.BudgetRatio, same[float64])
 	putOpt(budget, "min_per_second", p.Retry.BudgetMinPerSecond, same[int])
 	putPart(retry, "backoff", backoff)
@@ -202,7 +201,7 @@ func policyDocument(p *config.Policy) object {
 	putOpt(locality, "prefer", p.Locality.Prefer, same[string])
 	putOpt(locality, "spill_below", p.Locality.SpillBelow, same[float64])
 	putPart(o, "locality", locality)
-	putOpt(o, "warmup", p.Warmup, explain.Span)
+	putOpt(o, "warmup", p.Warmup, config.Span)
 	offOr(o, "breaker", p.Breaker.Off, breakerDocument(&p.Breaker))
 	offOr(o, "outlier", p.Outlier.Off, outlierDocument(&p.Outlier))
 	putOpt(limit, "connections", p.Limit.Connections, same[int])
@@ -226,9 +225,9 @@ func breakerDocument(b *config.Breaker) object {
 	o := object{}
 	putOpt(o, "error_threshold", b.ErrorThreshold, same[float64])
 	putOpt(o, "request_volume", b.RequestVolume, same[int])
-	putOpt(o, "window", b.Window, explain.Span)
+	putOpt(o, "window", b.Window, config.Span)
 	putOpt(o, "buckets", b.Buckets, same[int])
-	putOpt(o, "sleep_window", b.SleepWindow, explain.Span)
+	putOpt(o, "sleep_window", b.SleepWindow, config.Span)
 	putOpt(o, "half_open_probes", b.HalfOpenProbes, same[int])
 	return o
 }
@@ -239,12 +238,12 @@ func outlierDocument(v *config.Outlier) object {
 	putOpt(o, "error_ratio", v.ErrorRatio, same[float64])
 	putOpt(o, "timeout_ratio", v.TimeoutRatio, same[float64])
 	putOpt(o, "request_volume", v.RequestVolume, same[int])
-	putOpt(o, "window", v.Window, explain.Span)
-	putOpt(o, "eject_for", v.EjectFor, explain.Span)
-	putOpt(o, "eject_max", v.EjectMax, explain.Span)
+	putOpt(o, "window", v.Window, config.Span)
+	putOpt(o, "eject_for", v.EjectFor, config.Span)
+	putOpt(o, "eject_max", v.EjectMax, config.Span)
 	putOpt(o, "max_ejected", v.MaxEjected, same[float64])
 	putOpt(o, "probe", v.Probe, func(p config.Probe) object {
-		probe := object{"interval": explain.Span(p.Interval), "timeout": explain.Span(p.Timeout)}
+		probe := object{"interval": config.Span(p.Interval), "timeout": config.Span(p.Timeout)}
 		switch {
 		case p.HTTP != "":
 			probe["http"] = p.HTTP

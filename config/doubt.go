@@ -43,7 +43,7 @@ func tooLong(path string, p *Policy) Errors {
 	if !p.PerTryTimeout.Set || p.Timeout.Value == 0 || p.PerTryTimeout.Value <= p.Timeout.Value {
 		return nil
 	}
-	return Errors{p.PerTryTimeout.From.errorAt(path+".per_try_timeout", "one attempt may last "+spell(p.PerTryTimeout.Value)+", longer than the whole call ("+spell(p.Timeout.Value)+", "+place(p.Timeout.From)+")")}
+	return Errors{p.PerTryTimeout.From.errorAt(path+".per_try_timeout", "one attempt may last "+Span(p.PerTryTimeout.Value)+", longer than the whole call ("+Span(p.Timeout.Value)+", "+place(p.Timeout.From)+")")}
 }
 
 // neverRetried tells that a status of gRPC is to be tried again, yet nobody said that calls may be made twice.

@@ -117,7 +117,7 @@ func dnsValue() value[DNSRegistry] {
 			return false
 		}
 		if out.MinTTL > out.MaxTTL {
-			return d.fail(n, "min_ttl %s is more than max_ttl %s", spell(out.MinTTL), spell(out.MaxTTL))
+			return d.fail(n, "min_ttl %s is more than max_ttl %s", Span(out.MinTTL), Span(out.MaxTTL))
 		}
 		return true
 	}

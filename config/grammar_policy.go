@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -96,11 +97,9 @@ func retryReason() value[string] {
 			if !ok {
 				return false
 			}
-			for _, k := range known {
-				if s.text == k {
-					*out = k
-					return true
-				}
+			if slices.Contains(known, s.text) {
+				*out = s.text
+				return true
 			}
 			if code, err := strconv.Atoi(s.text); err == nil && code >= 400 && code <= 599 {
 				*out = strconv.Itoa(code)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,11 +75,9 @@ func word(known ...string) value[string] {
 		if !ok {
 			return false
 		}
-		for _, k := range known {
-			if s.text == k {
-				*out = k
-				return true
-			}
+		if slices.Contains(known, s.text) {
+			*out = s.text
+			return true
 		}
 		if near := nearest(s.text, known); near != "" {
 			return d.fail(n, "%s is expected, got %q: did you mean %s?", what, s.text, near)
@@ -140,7 +139,7 @@ func duration(low, high time.Duration) value[time.Duration] {
 			case err != nil || strings.HasPrefix(s.text, "+"):
 				return d.fail(n, "%s, got %q", what, s.text)
 			case v < low || v > high:
-				return d.fail(n, "a duration from %s to %s is expected, got %q", spell(low), spell(high), s.text)
+				return d.fail(n, "a duration from %s to %s is expected, got %q", Span(low), Span(high), s.text)
 			}
 			*out = v
 			return true
@@ -301,8 +300,8 @@ func bytesOf(s string) (int64, bool) {
 	return 0, false
 }
 
-// spell writes a duration the way a person does: 1h and not 1h0m0s.
-func spell(d time.Duration) string {
+// Span writes a duration the way a person does: 1h and not 1h0m0s.
+func Span(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -3,7 +3,6 @@ package explain
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/snapshot"
@@ -94,16 +93,16 @@ type spelledField struct {
 // hidden.
 func spelled(p *config.Policy) []spelledField {
 	list := []spelledField{
-		spell("timeout", p.Timeout, Span), spell("per_try_timeout", p.PerTryTimeout, Span),
-		spell("connect_timeout", p.ConnectTimeout, Span), spell("idle_timeout", p.IdleTimeout, Span),
+		spell("timeout", p.Timeout, config.Span), spell("per_try_timeout", p.PerTryTimeout, config.Span),
+		spell("connect_timeout", p.ConnectTimeout, config.Span), spell("idle_timeout", p.IdleTimeout, config.Span),
 		spell("idempotent", p.Idempotent, strconv.FormatBool),
 		spell("retry.count", p.Retry.Count, strconv.Itoa), spell("retry.when", p.Retry.When, words),
-		spell("retry.backoff.base", p.Retry.BackoffBase, Span), spell("retry.backoff.max", p.Retry.BackoffMax, Span),
+		spell("retry.backoff.base", p.Retry.BackoffBase, config.Span), spell("retry.backoff.max", p.Retry.BackoffMax, config.Span),
 		spell("retry.budget.ratio", p.Retry.BudgetRatio, share),
 		spell("retry.budget.min_per_second", p.Retry.BudgetMinPerSecond, strconv.Itoa),
 		spell("lb", p.LB, balancer),
 		spell("locality.prefer", p.Locality.Prefer, same), spell("locality.spill_below", p.Locality.SpillBelow, share),
-		spell("warmup", p.Warmup, Span),
+		spell("warmup", p.Warmup, config.Span),
 	}
 	list = append(list, spelledBreaker(&p.Breaker)...)
 	list = append(list, spelledOutlier(&p.Outlier)...)
@@ -118,8 +117,8 @@ func spelledBreaker(b *config.Breaker) []spelledField {
 	return onOrOff(
 		spell("breaker", b.Off, none),
 		spell("breaker.error_threshold", b.ErrorThreshold, share),
-		spell("breaker.request_volume", b.RequestVolume, strconv.Itoa), spell("breaker.window", b.Window, Span),
-		spell("breaker.buckets", b.Buckets, strconv.Itoa), spell("breaker.sleep_window", b.SleepWindow, Span),
+		spell("breaker.request_volume", b.RequestVolume, strconv.Itoa), spell("breaker.window", b.Window, config.Span),
+		spell("breaker.buckets", b.Buckets, strconv.Itoa), spell("breaker.sleep_window", b.SleepWindow, config.Span),
 		spell("breaker.half_open_probes", b.HalfOpenProbes, strconv.Itoa),
 	)
 }
@@ -129,8 +128,8 @@ func spelledOutlier(o *config.Outlier) []spelledField {
 		spell("outlier", o.Off, none),
 		spell("outlier.consecutive_failures", o.ConsecutiveFailures, strconv.Itoa),
 		spell("outlier.error_ratio", o.ErrorRatio, share), spell("outlier.timeout_ratio", o.TimeoutRatio, share),
-		spell("outlier.request_volume", o.RequestVolume, strconv.Itoa), spell("outlier.window", o.Window, Span),
-		spell("outlier.eject_for", o.EjectFor, Span), spell("outlier.eject_max", o.EjectMax, Span),
+		spell("outlier.request_volume", o.RequestVolume, strconv.Itoa), spell("outlier.window", o.Window, config.Span),
+		spell("outlier.eject_for", o.EjectFor, config.Span), spell("outlier.eject_max", o.EjectMax, config.Span),
 		spell("outlier.max_ejected", o.MaxEjected, share), spell("outlier.probe", o.Probe, probe),
 	)
 }
@@ -180,17 +179,5 @@ func probe(p config.Probe) string {
 	if p.GRPC {
 		what = strings.TrimSuffix("gRPC health of "+p.Service, " of ")
 	}
-	return what + " every " + Span(p.Interval) + ", timeout " + Span(p.Timeout)
-}
-
-// Span writes a duration the way the configuration does: 1h and not 1h0m0s.
-func Span(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return what + " every " + config.Span(p.Interval) + ", timeout " + config.Span(p.Timeout)
 }

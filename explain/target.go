@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/balance"
+	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/route"
 	"github.com/sidecar-mesh/sidecar/snapshot"
@@ -165,9 +166,9 @@ func Limits(r *snapshot.Route) (runs, waits int) {
 // plan says how often and how long is tried.
 func (q *question) plan() *Plan {
 	r := q.rt
-	p := &Plan{Attempts: 1 + r.Plan.Retries, Timeout: Span(r.Plan.Timeout), Idempotent: r.Idempotent(q.facts.Method)}
+	p := &Plan{Attempts: 1 + r.Plan.Retries, Timeout: config.Span(r.Plan.Timeout), Idempotent: r.Idempotent(q.facts.Method)}
 	if r.Plan.PerTry > 0 {
-		p.PerTry = Span(r.Plan.PerTry)
+		p.PerTry = config.Span(r.Plan.PerTry)
 	}
 	p.Why = "the method " + q.facts.Method
 	if r.Policy.Idempotent.Set {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
 )
 
 // Text writes the explanation for a person. now is for "in 8s".
@@ -245,7 +247,7 @@ func (p *page) in(t time.Time) string {
 	if d <= 0 {
 		return "after a probe"
 	}
-	return "in " + Span(d.Round(time.Second))
+	return "in " + config.Span(d.Round(time.Second))
 }
 
 func (p *page) outcome(o *Outcome) {

@@ -42,8 +42,6 @@ func split(method, url string) (host, target string, err error) {
 	return host, target, nil
 }
 
-const maxRequestID = 128
-
 // requestID returns the id by which percentages and splits decide: the first one that can be one.
 func requestID(header route.FieldList) (string, bool) {
 	for at := 0; ; {
@@ -51,24 +49,9 @@ func requestID(header route.FieldList) (string, bool) {
 		if !ok {
 			return "", false
 		}
-		if validID(id) {
+		if route.IsRequestID(id) {
 			return id, true
 		}
 		at = next
 	}
-}
-
-func validID(s string) bool {
-	if s == "" || len(s) > maxRequestID {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z':
-		case strings.IndexByte("-_.:/+=@", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return true
 }

@@ -41,15 +41,15 @@ func (l FieldList) Get(name string) (string, bool) {
 // Next returns the next field of that name at or behind from.
 func (l FieldList) Next(name string, from int) (string, int, bool) {
 	for i := from; i < len(l); i++ {
-		if equalFold(l[i].Name, name) {
+		if EqualFold(l[i].Name, name) {
 			return l[i].Value, i + 1, true
 		}
 	}
 	return "", len(l), false
 }
 
-// equalFold compares two names without the case of ASCII letters (strings.EqualFold would also fold U+212A to k).
-func equalFold(a, b string) bool {
+// EqualFold compares two names without the case of ASCII letters (strings.EqualFold would also fold U+212A to k).
+func EqualFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}

@@ -21,27 +21,11 @@ func (q *Request) Get(name string) (string, bool) {
 // Next implements route.Fields.
 func (q *Request) Next(name string, from int) (string, int, bool) {
 	for i := from; i < len(q.Fields); i++ {
-		if f := &q.Fields[i]; len(f.Name) == len(name) && sameFold(f.Name, name) {
+		if f := &q.Fields[i]; route.EqualFold(f.Name, name) {
 			return f.Value, i + 1, true
 		}
 	}
 	return "", len(q.Fields), false
-}
-
-func sameFold(a, b string) bool {
-	for i := range len(a) {
-		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c | 0x20
-	}
-	return c
 }
 
 // match finds service and route, or answers that there is none.
@@ -98,8 +82,6 @@ func (x *Exchange) bind() {
 	}
 }
 
-const maxRequestID = 128
-
 // identify reads who asks and what for from fields that are not about routing: request id, trace, deadline. What others
 // must not be able to claim is dropped.
 func (x *Exchange) identify() {
@@ -111,7 +93,7 @@ func (x *Exchange) identify() {
 		}
 		switch f.ID {
 		case FieldXRequestID:
-			if x.requestID == "" && validID(f.Value) {
+			if x.requestID == "" && route.IsRequestID(f.Value) {
 				x.requestID = f.Value
 			} else {
 				f.Drop = true
@@ -147,22 +129,6 @@ func (x *Exchange) identify() {
 		q.Fields = append(q.Fields, Field{Name: "X-Request-Id", Value: x.requestID, ID: FieldXRequestID})
 	}
 	x.idHash = route.Hash(x.requestID)
-}
-
-// validID accepts what can stand in a log without harm.
-func validID(s string) bool {
-	if s == "" || len(s) > maxRequestID {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z':
-		case c == '-', c == '_', c == '.', c == ':', c == '/', c == '+', c == '=', c == '@':
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // appendID adds a random UUID (version 4, RFC 9562).
@@ -278,14 +244,14 @@ func (x *Exchange) rewrite(rw *snapshot.Rewrite, forwardedHost bool) {
 	}
 	for _, name := range rw.Remove {
 		for i := range q.Fields {
-			if f := &q.Fields[i]; len(f.Name) == len(name) && sameFold(f.Name, name) {
+			if f := &q.Fields[i]; route.EqualFold(f.Name, name) {
 				f.Drop = true
 			}
 		}
 	}
 	for _, h := range rw.Set {
 		for i := range q.Fields {
-			if f := &q.Fields[i]; len(f.Name) == len(h.Name) && sameFold(f.Name, h.Name) {
+			if f := &q.Fields[i]; route.EqualFold(f.Name, h.Name) {
 				f.Drop = true
 			}
 		}
