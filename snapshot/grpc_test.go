@@ -1,15 +1,15 @@
-package snapshot
+package snapshot_test
 
 import (
 	"testing"
 
-	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/route"
 )
 
 // TestGRPCMatch: a match by gRPC method fits its path, and only calls of gRPC.
 func TestGRPCMatch(t *testing.T) {
-	cfg, err := config.LoadBytes("test", []byte(`services:
+	s := meshtest.Compile(t, `services:
   a:
     protocol: grpc
     endpoints: [10.0.0.1:80]
@@ -18,15 +18,7 @@ func TestGRPCMatch(t *testing.T) {
       - match: {grpc: shop.Cart/*}
       - match: {grpc: "*/Watch"}
       - {name: any, match: {grpc: "*/*"}}
-`), config.RankFile, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{"a": {List: cfg.Services["a"].Endpoints}}}
-	s, err := Compile(mesh, nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	a, _ := s.Outbound.Get("a")
 	for _, c := range []struct{ path, contentType, want string }{
 		{"/shop.Cart/Get", "application/grpc", "grpc:shop.Cart/Get"},

@@ -1,30 +1,22 @@
-package snapshot
+package snapshot_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/resilience"
 )
 
 // TestZeroIsNotUnset: a 0 that an operator writes is not the default (S-4).
 func TestZeroIsNotUnset(t *testing.T) {
-	cfg, err := config.LoadBytes("test", []byte(`services:
+	s := meshtest.Compile(t, `services:
   a:
     endpoints: [10.0.0.1:80, 10.0.0.2:80, 10.0.0.3:80]
     policy:
       outlier: {consecutive_failures: 0, error_ratio: 0%, timeout_ratio: 100%, request_volume: 10}
       breaker: {error_threshold: 0%, request_volume: 2}
-`), config.RankFile, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{"a": {List: cfg.Services["a"].Endpoints}}}
-	s, err := Compile(mesh, nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	a, _ := s.Outbound.Get("a")
 	now := time.Unix(1000, 0)
 	a.Outlier.SetSize(now, 3, 3)

@@ -2,9 +2,7 @@
 package footprint
 
 import (
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,26 +34,9 @@ services:
     endpoints: [127.0.0.1:1]
 `)
 	<-time.After(settle)
-	idle := residentKB(t, p.PID)
+	idle := p.ResidentKB(t)
 	t.Logf("idle: %.1f MB resident", float64(idle)/1024)
 	if idle > maxIdle {
 		t.Errorf("idle it takes %d kB, more than %d", idle, maxIdle)
 	}
-}
-
-// residentKB reads a process's resident set.
-func residentKB(t *testing.T, pid int) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Skipf("this system does not tell a process's memory: %v", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		var kB int
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kB); n == 1 {
-			return kB
-		}
-	}
-	t.Fatal("no VmRSS in the status")
-	return 0
 }

@@ -74,15 +74,6 @@ func held(t testing.TB) (o *sidecartest.Origin, arrived chan struct{}, release c
 	return o, arrived, release
 }
 
-// refuses reports whether an address takes no connection.
-func refuses(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
-	if err == nil {
-		_ = c.Close()
-	}
-	return err != nil
-}
-
 // TestTermFinishes: what is in flight at SIGTERM finishes, readiness goes at once, new connections are taken for a
 // moment, and the exit code is 0.
 func TestTermFinishes(t *testing.T) {
@@ -110,7 +101,7 @@ services: {svc: {endpoints: [%q], routes: [{match: /here, respond: {status: 204}
 	if m := late.Ask(t, "GET /here HTTP/1.1\r\nHost: svc\r\n\r\n"); m.Status() != 204 || m.Get("connection") != "close" {
 		t.Errorf("during the grace: %s, connection %q", m.Start, m.Get("connection"))
 	}
-	sidecartest.Eventually(t, 3*time.Second, "no connection is taken any more", func() bool { return refuses(p.Outbound) })
+	sidecartest.Eventually(t, 3*time.Second, "no connection is taken any more", func() bool { return sidecartest.Refuses(p.Outbound) })
 	close(release)
 	if m := c.Answer(t, "GET"); m.Status() != 200 || string(m.Body) != "late" {
 		t.Errorf("%s %q", m.Start, m.Body)
@@ -197,7 +188,7 @@ inbound: [{service: shop, app: %q}]`, origin.Address, app.Address)
 	out := sidecartest.Dial(t, p.Outbound)
 	out.Ask(t, get, "svc")
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 5*time.Second, "the inbound side is closed", func() bool { return refuses(p.Inbound) })
+	sidecartest.Eventually(t, 5*time.Second, "the inbound side is closed", func() bool { return sidecartest.Refuses(p.Inbound) })
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		if m := out.Ask(t, get, "svc"); m.Status() != 200 || m.Has("connection") {
 			t.Fatalf("while the app is there: %s, connection %q", m.Start, m.Get("connection"))
@@ -269,7 +260,7 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 		t.Errorf("state %q", v.State)
 	}
 	must(t, "GET", p.Health, "/ready", 503, nil)
-	sidecartest.Eventually(t, 5*time.Second, "no connection is taken any more", func() bool { return refuses(p.Outbound) })
+	sidecartest.Eventually(t, 5*time.Second, "no connection is taken any more", func() bool { return sidecartest.Refuses(p.Outbound) })
 	close(release)
 	if m := c.Answer(t, "GET"); m.Status() != 200 {
 		t.Errorf("%s", m.Start)
@@ -302,7 +293,7 @@ func TestTermAfterMove(t *testing.T) {
 	before := p.Outbound
 	p.Outbound = sidecartest.FreeAddress(t)
 	p.Write(t, "%s", document)
-	sidecartest.Eventually(t, 5*time.Second, "the listener has moved", func() bool { return refuses(before) && !refuses(p.Outbound) })
+	sidecartest.Eventually(t, 5*time.Second, "the listener has moved", func() bool { return sidecartest.Refuses(before) && !sidecartest.Refuses(p.Outbound) })
 	idle.Closed(t, 12*time.Second)
 	var v struct {
 		Downstream []struct {
@@ -315,7 +306,7 @@ func TestTermAfterMove(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return refuses(p.Outbound) })
+	sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return sidecartest.Refuses(p.Outbound) })
 	close(release)
 	if m := busy.Answer(t, "GET"); m.Status() != 200 {
 		t.Errorf("%s", m.Start)
@@ -336,7 +327,7 @@ func TestTermEarly(t *testing.T) {
 			return p.Metric(t, "sidecar_downstream_connections_open", `listener="inbound"`) == 1
 		})
 		p.Signal(t, syscall.SIGTERM)
-		sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return refuses(p.Inbound) })
+		sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return sidecartest.Refuses(p.Inbound) })
 		if m := c.Ask(t, get, "shop"); string(m.Body) != "app" {
 			t.Errorf("%s %q", m.Start, m.Body)
 		}

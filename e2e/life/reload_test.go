@@ -203,7 +203,7 @@ func TestReloadListeners(t *testing.T) {
 		h, _ := call(t, "GET", p.Health, "/ready", nil)
 		return a == 200 && h == 200
 	})
-	sidecartest.Eventually(t, 5*time.Second, "the old ones do not", func() bool { return refuses(admin) && refuses(health) })
+	sidecartest.Eventually(t, 5*time.Second, "the old ones do not", func() bool { return sidecartest.Refuses(admin) && sidecartest.Refuses(health) })
 	must(t, "GET", p.Metrics, "/metrics", 200, nil)
 	if status, _ := call(t, "GET", p.Health, "/config", nil); status != 404 {
 		t.Errorf("/config on listen.health: %d", status)

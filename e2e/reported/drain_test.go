@@ -14,15 +14,6 @@ import (
 
 const grace = 400 * time.Millisecond // of the documents below
 
-// refused reports whether connections to an address are refused.
-func refused(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
-	if err == nil {
-		_ = c.Close()
-	}
-	return err != nil
-}
-
 // TestReported086_OutboundOutlivesInbound: on SIGTERM only the inbound side drains. The app calls out until it is gone;
 // then the sidecar ends by itself, in order.
 func TestReported086_OutboundOutlivesInbound(t *testing.T) {
@@ -34,7 +25,7 @@ services: {svc: {endpoints: [%q]}}
 inbound: [{service: shop, app: %q}]
 `, far.Address, app.Address)
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 10*time.Second, "inbound connections are refused", func() bool { return refused(p.Inbound) })
+	sidecartest.Eventually(t, 10*time.Second, "inbound connections are refused", func() bool { return sidecartest.Refuses(p.Inbound) })
 	// Longer than grace and quiet time together: each on a connection of its own, as a dying app does.
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 		c := sidecartest.Dial(t, p.Outbound)
@@ -276,7 +267,7 @@ services:
   near: {endpoints: ["ORIGIN"]}
 `))
 	sidecartest.Eventually(t, 10*time.Second, "it says that it is not ready", func() bool {
-		return !refused(p.Health) && status(t, p.Health, "/ready") == 503
+		return !sidecartest.Refuses(p.Health) && status(t, p.Health, "/ready") == 503
 	})
 	if n := status(t, p.Health, "/live"); n != 200 {
 		t.Errorf("live: %d", n)

@@ -378,6 +378,3 @@ func TestReported047_StreamLimit(t *testing.T) {
 		t.Errorf("%d connections", origin.Accepted())
 	}
 }
-
-// TestReported048_RateLimitedGRPC: a limit of ours answers a call with RESOURCE_EXHAUSTED.
-func TestReported048_RateLimitedGRPC(t *testing.T) { t.Skip("there are no rate limits yet") }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -115,6 +116,15 @@ next:
 		sum += v
 	}
 	return sum
+}
+
+// Refuses reports whether an address takes no connection.
+func Refuses(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err != nil
 }
 
 // ResidentKB returns how much memory the process has, in kB.

@@ -64,14 +64,8 @@ func TestRefusedReloadUnderLoad(t *testing.T) {
 
 // TestKilledEndpoints: endpoints are killed without warning and come back, one at a time. No GET fails.
 func TestKilledEndpoints(t *testing.T) {
-	var list []*sidecartest.Endpoint
-	var addresses []string
-	for range 3 {
-		e := sidecartest.NewEndpoint(t)
-		list = append(list, e)
-		addresses = append(addresses, fmt.Sprintf("%q", e.Address))
-	}
-	p := sidecartest.Run(t, quiet+`services: {svc: {endpoints: [%s], policy: {retry: 2, outlier: {eject_for: 200ms, probe: {tcp: {}, interval: 100ms}}}}}`, strings.Join(addresses, ","))
+	list, addresses := three(t)
+	p := sidecartest.Run(t, quiet+`services: {svc: {endpoints: [%s], policy: {retry: 2, outlier: {eject_for: 200ms, probe: {tcp: {}, interval: 100ms}}}}}`, addresses)
 	l := sidecartest.Steady(t, sidecartest.Call{Address: p.Outbound, Host: "svc", Path: "/", Callers: 4, Pause: 2 * time.Millisecond})
 	for i := range times(6, 100) {
 		e := list[i%len(list)]
@@ -88,14 +82,8 @@ func TestKilledEndpoints(t *testing.T) {
 
 // TestRollingRestart: all endpoints are restarted in an orderly way, one after the other. No GET fails.
 func TestRollingRestart(t *testing.T) {
-	var list []*sidecartest.Endpoint
-	var addresses []string
-	for range 3 {
-		e := sidecartest.NewEndpoint(t)
-		list = append(list, e)
-		addresses = append(addresses, fmt.Sprintf("%q", e.Address))
-	}
-	p := sidecartest.Run(t, quiet+`services: {svc: {endpoints: [%s], policy: {retry: 1, outlier: {eject_for: 200ms, probe: {tcp: {}, interval: 100ms}}}}}`, strings.Join(addresses, ","))
+	list, addresses := three(t)
+	p := sidecartest.Run(t, quiet+`services: {svc: {endpoints: [%s], policy: {retry: 1, outlier: {eject_for: 200ms, probe: {tcp: {}, interval: 100ms}}}}}`, addresses)
 	l := sidecartest.Steady(t, sidecartest.Call{Address: p.Outbound, Host: "svc", Path: "/", Callers: 4, Pause: 2 * time.Millisecond})
 	for range times(1, 10) {
 		for _, e := range list {
@@ -106,6 +94,17 @@ func TestRollingRestart(t *testing.T) {
 	}
 	more(t, l, 100)
 	none(t, l, 400)
+}
+
+// three starts as many endpoints; addresses is their list as a document has it.
+func three(t *testing.T) (list []*sidecartest.Endpoint, addresses string) {
+	var quoted []string
+	for range 3 {
+		e := sidecartest.NewEndpoint(t)
+		list = append(list, e)
+		quoted = append(quoted, fmt.Sprintf("%q", e.Address))
+	}
+	return list, strings.Join(quoted, ",")
 }
 
 // more waits until n more calls have ended.

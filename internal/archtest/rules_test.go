@@ -38,11 +38,12 @@ var layers = map[string]string{
 	"inject":          "config inject/patch",
 	"cmd/sidecar":     "*",
 
-	"internal/*":    "",
-	"internal/demo": "config discovery proxy telemetry",
-	"bench":         "bench/*",
-	"bench/*":       "",
-	"e2e/*":         "e2e/* internal/*",
+	"internal/*":        "",
+	"internal/demo":     "config discovery proxy telemetry",
+	"internal/meshtest": "config snapshot resilience telemetry",
+	"bench":             "bench/*",
+	"bench/*":           "",
+	"e2e/*":             "e2e/* internal/*",
 }
 
 // pure packages decide and do nothing else: time and randomness come in as arguments, nothing blocks, logs or counts.

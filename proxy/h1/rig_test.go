@@ -4,17 +4,15 @@ import (
 	"context"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
-	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
@@ -45,27 +43,13 @@ type setup struct {
 // newRig starts a rig; it ends with the test.
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
-	text := s.config
-	for _, o := range s.origins {
-		text = strings.Replace(text, "ORIGIN", o, 1)
-	}
-	cfg, err := config.LoadBytes("test.yaml", []byte(text), config.RankFile, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
-	for name, svc := range cfg.Services {
-		mesh.Endpoints[name] = &config.EndpointSet{List: svc.Endpoints}
-	}
-	snap, err := snapshot.Compile(mesh, nil, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := meshtest.Compile(t, s.config, s.origins...)
 	o := telemetry.Options{}
 	if s.log != nil {
 		o.Stdout, o.AccessLog = s.log, telemetry.AccessLog{To: "stdout", Format: "json"}
 	}
 	r := &rig{t: t, store: new(snapshot.Store)}
+	var err error
 	if r.rec, err = telemetry.New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +58,9 @@ func newRig(t testing.TB, s setup) *rig {
 	}
 	r.bind(snap)
 	r.store.Swap(snap)
-	l := cfg.Limits
+	l := &snap.Mesh.Config.Limits
 	r.pipe = &pipeline.Pipeline{
-		Store: r.store, Direction: s.direction, Recorder: r.rec, Observer: quiet{},
+		Store: r.store, Direction: s.direction, Recorder: r.rec, Observer: meshtest.Quiet{},
 	}
 	limits := h1.Limits{
 		HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount, HeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout,
@@ -92,23 +76,13 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// bind does what the publisher of a snapshot does: it gives routes their counters and endpoints their pools.
+// bind gives endpoints their pools.
 func (r *rig) bind(snap *snapshot.Snapshot) {
-	for dir, d := range map[telemetry.Direction]*snapshot.Directory{
-		telemetry.Outbound: snap.Outbound, telemetry.Inbound: snap.Inbound,
-	} {
-		for _, s := range d.List {
-			s.Rest.Meters = r.rec.Series(dir, s.Name, "")
-			for _, rt := range s.Routes {
-				rt.Meters = r.rec.Series(dir, s.Name, rt.Name)
-			}
-			for _, e := range s.Endpoints {
-				settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
-				l := &snap.Mesh.Config.Limits
-				e.Pool = h1.NewPool(upstream.New(e.Address, settings, r.watcher, nil), int(l.HeaderBytes), l.HeaderCount)
-			}
-		}
-	}
+	l := &snap.Mesh.Config.Limits
+	meshtest.Bind(snap, r.rec, func(s *snapshot.Service, e *snapshot.Endpoint) {
+		settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
+		e.Pool = h1.NewPool(upstream.New(e.Address, settings, r.watcher, nil), int(l.HeaderBytes), l.HeaderCount)
+	})
 }
 
 func (r *rig) listen() {
@@ -147,12 +121,6 @@ func (r *rig) close() {
 		r.t.Error(err)
 	}
 }
-
-// quiet is an Observer to whom nothing matters.
-type quiet struct{}
-
-func (quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerdict) {}
-func (quiet) Breaker(*snapshot.Route, resilience.BreakerChange)                      {}
 
 // dial connects a raw client.
 func (r *rig) dial() *net.TCPConn { return dialTo(r.t, r.ln.Addr().String()) }

@@ -6,18 +6,16 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/proxy/h1"
 	"github.com/sidecar-mesh/sidecar/proxy/h2"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
-	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
@@ -55,41 +53,27 @@ const (
 // newRig starts a rig; it ends with the test.
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
-	text := s.config
-	for _, o := range s.origins {
-		text = strings.Replace(text, "ORIGIN", o, 1)
-	}
-	cfg, err := config.LoadBytes("test.yaml", []byte(text), config.RankFile, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
-	for name, svc := range cfg.Services {
-		mesh.Endpoints[name] = &config.EndpointSet{List: svc.Endpoints}
-	}
-	snap, err := snapshot.Compile(mesh, nil, snapshot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := meshtest.Compile(t, s.config, s.origins...)
 	o := telemetry.Options{}
 	if s.log != nil {
 		o.Stdout, o.AccessLog = s.log, telemetry.AccessLog{To: "stdout", Format: "json"}
 	}
 	r := &rig{t: t, store: new(snapshot.Store)}
+	var err error
 	if r.rec, err = telemetry.New(o); err != nil {
 		t.Fatal(err)
 	}
 	if r.watcher, err = netio.NewWatcher(); err != nil {
 		t.Fatal(err)
 	}
-	l := cfg.Limits
+	l := &snap.Mesh.Config.Limits
 	limits := h2.Limits{HeaderBytes: int(l.HeaderBytes), HeaderCount: l.HeaderCount, IdleTimeout: l.IdleTimeout}
 	if s.limits != nil {
 		s.limits(&limits)
 	}
 	r.bind(snap, limits, s.pool)
 	r.store.Swap(snap)
-	pipe := &pipeline.Pipeline{Store: r.store, Direction: telemetry.Outbound, Recorder: r.rec, Observer: quiet{}}
+	pipe := &pipeline.Pipeline{Store: r.store, Direction: telemetry.Outbound, Recorder: r.rec, Observer: meshtest.Quiet{}}
 	r.server = &h2.Server{Pipeline: pipe}
 	r.server.SetLimits(limits)
 	r.http1 = &h1.Server{Pipeline: pipe, Watcher: r.watcher, Prior: r.server.Serve}
@@ -102,29 +86,19 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// bind does what the publisher of a snapshot does: it gives routes their counters and endpoints their pools.
+// bind gives endpoints their pools.
 func (r *rig) bind(snap *snapshot.Snapshot, lim h2.Limits, change func(*upstream.Settings)) {
-	for dir, d := range map[telemetry.Direction]*snapshot.Directory{
-		telemetry.Outbound: snap.Outbound, telemetry.Inbound: snap.Inbound,
-	} {
-		for _, s := range d.List {
-			s.Rest.Meters = r.rec.Series(dir, s.Name, "")
-			for _, rt := range s.Routes {
-				rt.Meters = r.rec.Series(dir, s.Name, rt.Name)
-			}
-			for _, e := range s.Endpoints {
-				settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
-				if change != nil {
-					change(&settings)
-				}
-				if s.Protocol == "http2" {
-					e.Pool = h2.NewPool(e.Address, settings, lim, nil)
-				} else {
-					e.Pool = h1.NewPool(upstream.New(e.Address, settings, r.watcher, nil), lim.HeaderBytes, lim.HeaderCount)
-				}
-			}
+	meshtest.Bind(snap, r.rec, func(s *snapshot.Service, e *snapshot.Endpoint) {
+		settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
+		if change != nil {
+			change(&settings)
 		}
-	}
+		if s.Protocol == "http2" {
+			e.Pool = h2.NewPool(e.Address, settings, lim, nil)
+		} else {
+			e.Pool = h1.NewPool(upstream.New(e.Address, settings, r.watcher, nil), lim.HeaderBytes, lim.HeaderCount)
+		}
+	})
 }
 
 func (r *rig) listen() {
@@ -222,12 +196,6 @@ func (r *rig) close() {
 		r.t.Error(err)
 	}
 }
-
-// quiet is an Observer to whom nothing matters.
-type quiet struct{}
-
-func (quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerdict) {}
-func (quiet) Breaker(*snapshot.Route, resilience.BreakerChange)                      {}
 
 // listenTCP listens on a free port of loopback until the test ends.
 func listenTCP(t testing.TB) net.Listener {

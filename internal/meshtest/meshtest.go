@@ -1,0 +1,60 @@
+// Package meshtest gives tests of the data path what a publisher would: a compiled snapshot, and what is bound to it.
+package meshtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// Compile compiles a document in YAML, which has ORIGIN where the address of each origin stands, in turn. Endpoints are
+// those that the document lists.
+func Compile(t testing.TB, document string, origins ...string) *snapshot.Snapshot {
+	t.Helper()
+	for _, o := range origins {
+		document = strings.Replace(document, "ORIGIN", o, 1)
+	}
+	cfg, err := config.LoadBytes("test.yaml", []byte(document), config.RankFile, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
+	for name, svc := range cfg.Services {
+		mesh.Endpoints[name] = &config.EndpointSet{List: svc.Endpoints}
+	}
+	snap, err := snapshot.Compile(mesh, nil, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// Bind gives routes their counters and endpoints their pools.
+func Bind(snap *snapshot.Snapshot, rec *telemetry.Recorder, pool func(*snapshot.Service, *snapshot.Endpoint)) {
+	for dir, d := range map[telemetry.Direction]*snapshot.Directory{
+		telemetry.Outbound: snap.Outbound, telemetry.Inbound: snap.Inbound,
+	} {
+		for _, s := range d.List {
+			s.Rest.Meters = rec.Series(dir, s.Name, "")
+			for _, rt := range s.Routes {
+				rt.Meters = rec.Series(dir, s.Name, rt.Name)
+			}
+			for _, e := range s.Endpoints {
+				pool(s, e)
+			}
+		}
+	}
+}
+
+// Quiet is an observer of the pipeline to whom nothing matters.
+type Quiet struct{}
+
+// Ejected implements pipeline.Observer.
+func (Quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerdict) {}
+
+// Breaker implements pipeline.Observer.
+func (Quiet) Breaker(*snapshot.Route, resilience.BreakerChange) {}
