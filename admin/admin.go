@@ -7,6 +7,7 @@ package admin
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/snapshot"
@@ -114,6 +115,8 @@ type api struct {
 	metrics  http.Handler
 	now      func() time.Time
 	started  time.Time
+
+	followers *atomic.Int32 // of the events
 }
 
 // handler answers one method of one path.
@@ -181,12 +184,6 @@ func (a *api) connections(w http.ResponseWriter, _ *http.Request) {
 	c := a.process.Connections()
 	c.Downstream, c.Upstream = filled(c.Downstream), filled(c.Upstream)
 	answer(w, http.StatusOK, c)
-}
-
-func (a *api) events(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, struct {
-		Events []telemetry.Event `json:"events"`
-	}{filled(a.recorder.Events().Snapshot())})
 }
 
 // filled makes an empty list [] in JSON, not null.

@@ -64,6 +64,8 @@ func (a *api) grpcWatch(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
+		case <-ending(r):
+			return
 		case <-t.C:
 		}
 	}

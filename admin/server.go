@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
@@ -48,7 +49,7 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	return &Server{
-		api:  api{process: o.Process, recorder: o.Recorder, metrics: o.Recorder.Handler(), now: o.Now, started: o.Now()},
+		api:  api{process: o.Process, recorder: o.Recorder, metrics: o.Recorder.Handler(), now: o.Now, started: o.Now(), followers: new(atomic.Int32)},
 		log:  o.Log,
 		open: map[role]*listener{},
 	}
@@ -102,8 +103,12 @@ func (s *Server) server(h http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC health checks need it
-	return &http.Server{
-		Handler:           h,
+	ending := make(chan struct{})
+	server := &http.Server{
+		Handler: h,
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), endingKey{}, ending)
+		},
 		Protocols:         protocols,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -112,6 +117,17 @@ func (s *Server) server(h http.Handler) *http.Server {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	server.RegisterOnShutdown(sync.OnceFunc(func() { close(ending) }))
+	return server
+}
+
+type endingKey struct{}
+
+// ending is closed when the listener of a request closes, so that an answer without an end does not hold that up. It is
+// nil where there is no listener.
+func ending(r *http.Request) <-chan struct{} {
+	c, _ := r.Context().Value(endingKey{}).(chan struct{})
+	return c
 }
 
 // Abort closes what Prepare opened.

@@ -8,15 +8,21 @@ import (
 	"time"
 )
 
-// The kinds of events that this package makes; callers may add their own.
+// The kinds of events. From and To say what changed into what, where there is a from.
 const (
-	EventEjected    = "ejected"
-	EventReadmitted = "readmitted"
-	EventSpared     = "spared"
-	EventPanic      = "panic"
-	EventBreaker    = "breaker"
-	EventReload     = "reload"
-	EventDiscovery  = "discovery"
+	EventEjected    = "ejected"    // an endpoint is kept out
+	EventReadmitted = "readmitted" // and is back
+	EventSpared     = "spared"     // it should have been ejected, and was kept for want of others
+	EventPanic      = "panic"      // no endpoint is usable: all are served
+	EventBreaker    = "breaker"    // a breaker went From one state To another
+	EventSwitch     = "switch"     // a degradation switch: To is its level and mode, or "off"; By who did it
+	EventGroup      = "group"      // calls for the group From go to the group To
+	EventProtection = "protection" // a guard of discovery: To "holding" (endpoints that the registry lost), "released"
+	EventShed       = "shed"       // overload: requests From a priority downwards are refused, or To "none"
+	EventEndpoints  = "endpoints"  // endpoints came and went
+	EventDrain      = "drain"      // To "draining" or "drained"
+	EventReload     = "reload"     // a configuration: To "ok" or "failed"
+	EventDiscovery  = "discovery"  // a source: To "failing" or "ok"
 )
 
 const (
@@ -24,8 +30,10 @@ const (
 	eventDetail = 1024 // bytes kept of a text
 )
 
-// Event is something that an operator may want to know about, other than one exchange. Empty fields do not apply.
+// Event is something that an operator may want to know about, other than one exchange: a change of verdict. Empty fields
+// do not apply.
 type Event struct {
+	Seq      uint64    `json:"seq"` // 1, 2, … since the process started; given by Add
 	Time     time.Time `json:"time"`
 	Kind     string    `json:"kind"`
 	Service  string    `json:"service,omitempty"`
@@ -33,6 +41,7 @@ type Event struct {
 	Endpoint string    `json:"endpoint,omitempty"`
 	From     string    `json:"from,omitempty"`
 	To       string    `json:"to,omitempty"`
+	By       string    `json:"by,omitempty"` // who or what caused it, where that is not the traffic
 	Detail   string    `json:"detail,omitempty"`
 }
 
@@ -50,6 +59,7 @@ type Events struct {
 	lost   uint64
 	busy   bool // a goroutine is logging
 	closed bool
+	more   chan struct{} // closed by the next Add; nil: nobody waits
 }
 
 // Events returns the recent events.
@@ -60,7 +70,7 @@ func (v *Events) Add(e Event) {
 	if e.Time.IsZero() {
 		e.Time = v.now()
 	}
-	for _, s := range []*string{&e.Kind, &e.Service, &e.Route, &e.Endpoint, &e.From, &e.To, &e.Detail} {
+	for _, s := range []*string{&e.Kind, &e.Service, &e.Route, &e.Endpoint, &e.From, &e.To, &e.By, &e.Detail} {
 		if len(*s) > eventDetail {
 			*s = cut(*s, eventDetail) + "…"
 		}
@@ -69,12 +79,17 @@ func (v *Events) Add(e Event) {
 	v.kinds.add(e.Kind)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	e.Seq = v.added + 1
 	if len(v.ring) < eventRoom {
 		v.ring = append(v.ring, e)
 	} else {
 		v.ring[v.added%eventRoom] = e
 	}
 	v.added++
+	if v.more != nil {
+		close(v.more)
+		v.more = nil
+	}
 	if v.log != nil && !v.busy && !v.closed {
 		v.busy = true
 		v.idle.Go(v.drain)
@@ -85,11 +100,30 @@ func (v *Events) Add(e Event) {
 func (v *Events) Snapshot() []Event {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.ring) < eventRoom {
-		return append([]Event(nil), v.ring...)
+	return v.sinceLocked(0)
+}
+
+// Since returns the remembered events behind seq, oldest first, and what is closed when there are more. Whoever follows
+// them asks again then, as fast as it can: it holds nobody, and what was overwritten meanwhile shows as a gap in Seq.
+func (v *Events) Since(seq uint64) (list []Event, more <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.more == nil {
+		v.more = make(chan struct{})
 	}
-	at := v.added % eventRoom
-	return append(append(make([]Event, 0, eventRoom), v.ring[at:]...), v.ring[:at]...)
+	return v.sinceLocked(seq), v.more
+}
+
+func (v *Events) sinceLocked(seq uint64) []Event {
+	n := uint64(len(v.ring))
+	if seq <= v.added { // else it is one of a process before this one
+		n = min(n, v.added-seq)
+	}
+	list := make([]Event, 0, n)
+	for i := v.added - n; i < v.added; i++ {
+		list = append(list, v.ring[i%eventRoom])
+	}
+	return list
 }
 
 // drain logs pending events until there are none.
@@ -119,15 +153,32 @@ func (v *Events) pending() (Event, bool) {
 	return e, true
 }
 
+// Alarming reports whether somebody should look at e: something works less well than before.
+func (e *Event) Alarming() bool {
+	switch e.Kind {
+	case EventEjected, EventSpared, EventPanic:
+		return true
+	case EventSwitch:
+		return e.To != "off"
+	case EventShed:
+		return e.To != "none"
+	}
+	switch e.To {
+	case "open", "failed", "failing", "holding":
+		return true
+	}
+	return false
+}
+
 func (v *Events) write(e Event) {
 	level := slog.LevelInfo
-	if e.Kind == EventEjected || e.To == "open" || e.To == "failed" || e.To == "failing" {
+	if e.Alarming() {
 		level = slog.LevelWarn
 	}
-	attrs := make([]slog.Attr, 0, 7)
+	attrs := make([]slog.Attr, 0, 8)
 	for _, a := range []slog.Attr{
 		slog.String("service", e.Service), slog.String("route", e.Route), slog.String("endpoint", e.Endpoint),
-		slog.String("from", e.From), slog.String("to", e.To), slog.String("detail", e.Detail),
+		slog.String("from", e.From), slog.String("to", e.To), slog.String("by", e.By), slog.String("detail", e.Detail),
 	} {
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)

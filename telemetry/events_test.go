@@ -35,6 +35,43 @@ func TestEventsRing(t *testing.T) {
 	}
 }
 
+func TestEventsSince(t *testing.T) {
+	v := newTest(t, Options{}).Events()
+	for i := range eventRoom + 10 {
+		v.Add(Event{Kind: "k", Detail: fmt.Sprint(i)})
+	}
+	for _, row := range []struct {
+		since, first uint64
+		n            int
+	}{
+		{0, 11, eventRoom},             // all that is remembered
+		{5, 11, eventRoom},             // some are overwritten: a gap
+		{eventRoom, eventRoom + 1, 10}, // only what is new
+		{eventRoom + 10, 0, 0},
+		{1 << 40, 11, eventRoom}, // of another process
+	} {
+		list, _ := v.Since(row.since)
+		if len(list) != row.n || row.n > 0 && list[0].Seq != row.first {
+			t.Errorf("since %d: %d events", row.since, len(list))
+		}
+		for i := range list {
+			if list[i].Seq != row.first+uint64(i) {
+				t.Fatalf("since %d: event %d has seq %d", row.since, i, list[i].Seq)
+			}
+		}
+	}
+	_, more := v.Since(eventRoom + 10)
+	_, also := v.Since(0)
+	select {
+	case <-more:
+		t.Error("told of nothing")
+	default:
+	}
+	v.Add(Event{Kind: "k"})
+	<-more
+	<-also
+}
+
 func TestEventsAreLogged(t *testing.T) {
 	var out safeBuffer
 	h := slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -50,13 +51,16 @@ func (l *life) begin(why string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Limits.DrainTimeout)
 	l.cancel = cancel
-	l.p.rec.Events().Add(telemetry.Event{Kind: "drain", To: "draining", Detail: why})
+	l.p.rec.Events().Add(telemetry.Event{Kind: telemetry.EventDrain, To: "draining", By: why})
 	go func() {
 		defer close(l.done)
 		defer cancel()
 		start := time.Now()
 		l.drain(ctx, cfg, start)
-		l.p.log.Info("drained", "cut", l.cut.Load(), "took", time.Since(start).Round(time.Millisecond))
+		l.p.rec.Events().Add(telemetry.Event{
+			Kind: telemetry.EventDrain, From: "draining", To: "drained",
+			Detail: fmt.Sprintf("took %s, %s cut off", time.Since(start).Round(time.Millisecond), plural(int(l.cut.Load()), "connection")),
+		})
 	}()
 }
 

@@ -80,7 +80,7 @@ func (o *observer) moved(service string, was, is []*config.Endpoint) {
 			parts = append(parts, fmt.Sprintf("%d %s: %s", n, p.word, strings.Join(p.list, " ")))
 		}
 	}
-	o.p.rec.Events().Add(telemetry.Event{Kind: "endpoints", Service: service, Detail: strings.Join(parts, "; ")})
+	o.p.rec.Events().Add(telemetry.Event{Kind: telemetry.EventEndpoints, Service: service, Detail: strings.Join(parts, "; ")})
 }
 
 // missing lists the addresses of a that b does not have.

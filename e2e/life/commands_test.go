@@ -68,6 +68,9 @@ func TestCommands(t *testing.T) {
 		{[]string{"status", "--admin", p.Admin}, 0, "ready     yes"},
 		{[]string{"status", "--admin", p.Admin, "-o", "json"}, 0, `"endpoints_usable": 1`},
 		{[]string{"status", "--admin", sidecartest.FreeAddress(t)}, 1, "the admin API does not answer"},
+		{[]string{"events", "--admin", p.Admin}, 0, "  reload → ok: start: "},
+		{[]string{"events", "--admin", p.Admin, "--kind", "reload", "-o", "json"}, 0, `"seq": 1`},
+		{[]string{"events", "--follow", "--admin", sidecartest.FreeAddress(t)}, 1, "the admin API does not answer"},
 		{[]string{"explain", "--admin", p.Admin, "http://svc/x"}, 0, "outcome    sent on"},
 		{[]string{"explain", "--admin", p.Admin, "ftp://svc/x"}, 1, "http:// is expected"},
 		{[]string{"explain", "-c", p.File, "ftp://svc/x"}, 2, "http:// is expected"},
@@ -106,7 +109,7 @@ func TestCommands(t *testing.T) {
 // TestHelp: every subcommand shows an example.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"run", "validate", "explain", "status", "drain", "quit", "version", "schema"} {
+	for _, name := range []string{"run", "validate", "explain", "status", "events", "drain", "quit", "version", "schema"} {
 		stdout, _, code := run(t, name, "--help")
 		if code != 0 || !strings.Contains(stdout, "Examples:\n  sidecar "+name) {
 			t.Errorf("%s: exit code %d\n%s", name, code, stdout)
