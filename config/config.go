@@ -148,7 +148,40 @@ type Endpoint struct {
 	Version string
 	Labels  map[string]string
 	From    Origin
+
+	// Health is what a registry says of it; nothing in a document sets it.
+	Health Health
 }
+
+// Health is a registry's opinion of an endpoint. One that a registry lists as failed is still listed: that tells it from
+// one that was deregistered (S-41). What follows from it is decided in package discovery.
+type Health uint8
+
+// The states, best first.
+const (
+	HealthPassing     Health = iota // or nothing is known of it
+	HealthWarning                   // worth less traffic; its weight says how much
+	HealthCritical                  // a check fails
+	HealthMaintenance               // taken out on purpose
+)
+
+// String returns the name of the state.
+func (h Health) String() string {
+	switch h {
+	case HealthPassing:
+		return "passing"
+	case HealthWarning:
+		return "warning"
+	case HealthCritical:
+		return "critical"
+	case HealthMaintenance:
+		return "maintenance"
+	}
+	return "unknown"
+}
+
+// Fit reports whether an endpoint in this state should get traffic, if the registry is to be believed.
+func (h Health) Fit() bool { return h <= HealthWarning }
 
 // Route is a match and what to do.
 type Route struct {

@@ -35,7 +35,8 @@ type Update struct {
 	// Service is the name as it was wanted.
 	Service string
 	// Endpoints is the full set (never a delta); empty means that the source is well and knows none. The slice and what it
-	// points to belong to the merger from here on. Addresses may be names: the merger has them resolved.
+	// points to belong to the merger from here on. Addresses may be names: the merger has them resolved. What the registry
+	// lists as unfit is in it, with its Health: only so do failed and deregistered endpoints differ.
 	Endpoints []*config.Endpoint
 	// Err says that the attempt failed; Endpoints is then ignored and the last good set stays (S-24, S-35).
 	Err error

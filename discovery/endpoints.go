@@ -89,7 +89,7 @@ func sameEndpoint(a, b *config.Endpoint) bool {
 		return true
 	}
 	return a.Address == b.Address && a.Weight == b.Weight && a.Group == b.Group && a.Zone == b.Zone &&
-		a.Region == b.Region && a.Version == b.Version && sameOrigin(a.From, b.From) && maps.Equal(a.Labels, b.Labels)
+		a.Region == b.Region && a.Version == b.Version && a.Health == b.Health && sameOrigin(a.From, b.From) && maps.Equal(a.Labels, b.Labels)
 }
 
 func sameOrigin(a, b config.Origin) bool {

@@ -120,6 +120,34 @@ func TestSourceThatReturnsIsRunAgain(t *testing.T) {
 	})
 }
 
+// What a registry lists as unfit gets no traffic, and is not forgotten as a deregistered one is: another registry may think
+// better of the same address.
+func TestUnfitEndpoints(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, doc([]string{"x", "y"}, map[string][]string{"a": {"x", "y"}}), "x", "y")
+		say := func(source, address string, h config.Health) {
+			r.sources[source].out <- discovery.Update{Service: "a", Endpoints: []*config.Endpoint{
+				{Address: "10.0.0.1:1", Weight: 1}, {Address: address, Weight: 1, Health: h},
+			}}
+		}
+		r.sources["y"].say("a")
+		for _, c := range []struct {
+			health config.Health
+			want   []string
+		}{
+			{config.HealthPassing, []string{"10.0.0.1:1", "10.0.0.2:1"}},
+			{config.HealthCritical, []string{"10.0.0.1:1"}},
+			{config.HealthWarning, []string{"10.0.0.1:1", "10.0.0.2:1"}},
+			{config.HealthMaintenance, []string{"10.0.0.1:1"}},
+		} {
+			say("x", "10.0.0.2:1", c.health)
+			r.expect(r.after(time.Second), "a", c.want...)
+		}
+		r.sources["y"].say("a", "10.0.0.2:1")
+		r.expect(r.after(time.Second), "a", "10.0.0.1:1", "10.0.0.2:1")
+	})
+}
+
 func TestDebounce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := start(t, doc([]string{"x"}, map[string][]string{"a": {"x"}}), "x")

@@ -145,6 +145,9 @@ func (u *union) derive(entry, at *config.Endpoint) *config.Endpoint {
 }
 
 func (u *union) put(e *config.Endpoint) {
+	if !e.Health.Fit() {
+		return
+	}
 	if u.seen != nil {
 		if _, dup := u.seen[e.Address]; dup {
 			return
