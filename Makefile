@@ -7,7 +7,7 @@ TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 UNIT    := $(GO) list ./... | grep -v /e2e/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build docker test unit e2e race fuzz fuzz-long lint fmt bench demo cover soak schema clean
+.PHONY: help setup build docker test unit e2e race fuzz fuzz-long lint fmt bench profile demo cover soak schema clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ docker: ## build the container image sidecar:VERSION (needs docker)
 test: setup unit e2e ## everything that CI runs: unit tests, then the real binary end to end
 
 unit: ## unit tests of all packages, shuffled, under the race detector
-	$(GO) test -shuffle=on -race -timeout=8m $$($(UNIT))
+	$(GO) test -pgo=off -shuffle=on -race -timeout=8m $$($(UNIT))
 
 e2e: ## the real binary: HTTP conformance, gRPC, life cycle, reported bugs, stories, programs of others, footprint
 	$(GO) test -p=1 -shuffle=on -count=1 -timeout=10m -v ./e2e/...
@@ -32,7 +32,7 @@ e2e: ## the real binary: HTTP conformance, gRPC, life cycle, reported bugs, stor
 	cd e2e/interop && $(GO) test -shuffle=on -count=1 -timeout=5m -v ./...
 
 race: setup ## unit tests three times on 1, 2 and 4 threads under the race detector
-	$(GO) test -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))
+	$(GO) test -pgo=off -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))
 
 fuzz: ## every fuzz test for 30 s
 	@scripts/fuzz.sh 30s
@@ -42,7 +42,7 @@ fuzz-long: ## every fuzz test for 10 min
 
 lint: ## gofumpt, go vet, staticcheck (versions pinned in internal/tools)
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not gofumpt'ed (make fmt):"; echo "$$out"; exit 1; }
-	$(GO) vet ./...
+	$(GO) vet -pgo=off ./...
 	$(TOOL) staticcheck ./...
 
 fmt: ## format all Go files
@@ -53,11 +53,15 @@ bench: ## compare with nginx, haproxy, Envoy, nghttpx and net/http; BENCH='-only
 	@test ! -e cmd/sidecar/main.go || $(MAKE) --no-print-directory build
 	$(GO) run ./bench $(BENCH)
 
+profile: build ## take the CPU profile that builds are optimized for anew, into cmd/sidecar/default.pgo
+	@scripts/setup.sh bench
+	$(GO) run ./bench -only cpu,log,h2,h2h1,tcp -peers sidecar -rounds 2 -seconds 5 -profile cmd/sidecar/default.pgo
+
 demo: build ## toy services, faults and traffic in one process, and a page of what happens
 	$(BIN) demo
 
 cover: ## coverage of the unit tests, by package and in total
-	$(GO) test -coverprofile=cover.out $$($(UNIT))
+	$(GO) test -pgo=off -coverprofile=cover.out $$($(UNIT))
 	@$(GO) tool cover -func=cover.out | tail -1
 
 soak: build ## the long stories, then load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors

@@ -138,7 +138,7 @@ func (a *api) full() *table {
 			"/drain":       {post: a.drain},
 			"/quit":        {post: a.quit},
 		},
-		below: map[string]methods{"/services/": {get: a.service}},
+		below: map[string]methods{"/services/": {get: a.service}, profiles: {get: profile}},
 	}
 }
 

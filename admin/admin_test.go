@@ -382,3 +382,17 @@ func TestConnectionsAndEvents(t *testing.T) {
 		t.Error("no metrics")
 	}
 }
+
+func TestProfiles(t *testing.T) {
+	_, _, s := rig(t)
+	for path, status := range map[string]int{
+		"heap?debug=1": 200, "goroutine?debug=1": 200, "profile?seconds=31": 400, "profile?seconds=0": 400, "nope": 404, "cmdline": 404, "symbol": 404,
+	} {
+		if r := ask(s.api.full(), "GET", "/debug/pprof/"+path); r.StatusCode != status {
+			t.Errorf("%s: %s, want %d", path, r.Status, status)
+		}
+	}
+	if r := ask(s.api.scrape(), "GET", "/debug/pprof/heap"); r.StatusCode != 404 {
+		t.Errorf("the listener for metrics answers profiles with %s", r.Status)
+	}
+}

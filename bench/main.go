@@ -36,6 +36,7 @@ type bench struct {
 	peers   []*peer       // those that are here
 	origin  *process
 	cpu     *table // of the cpu row, once it has run
+	profile string // file for CPU profiles of the sidecar, merged; "": none
 }
 
 // row is one kind of measurement.
@@ -107,6 +108,7 @@ func run(ctx context.Context) error {
 	rounds := flag.Int("rounds", 3, "rounds through all peers")
 	seconds := flag.Float64("seconds", 5, "length of one measurement; of the whole soak")
 	out := flag.String("out", "", "`path` of the results without extension (default bench/results/latest, or partial with -only or -peers)")
+	profile := flag.String("profile", "", "`file` to put a CPU profile of the sidecar into, taken during all rows")
 	flag.Parse()
 	chosen, err := choose(names, *only)
 	if err != nil {
@@ -119,7 +121,7 @@ func run(ctx context.Context) error {
 		}
 	}
 
-	b := &bench{rounds: max(*rounds, 1), seconds: time.Duration(*seconds * float64(time.Second))}
+	b := &bench{profile: *profile, rounds: max(*rounds, 1), seconds: time.Duration(*seconds * float64(time.Second))}
 	if b.root, err = moduleRoot(); err != nil {
 		return err
 	}
@@ -161,6 +163,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "wrote %s.md and .json\n", *out)
+	if b.profile != "" {
+		failed = errors.Join(failed, b.mergeProfiles(ctx))
+	}
 	return errors.Join(failed, ctx.Err())
 }
 

@@ -41,6 +41,7 @@ type peer struct {
 type mode struct {
 	Dir, Listen, Origin string
 	HTTP                string // where the sidecar's outbound listener goes: Listen, but in TCP mode
+	Admin               string // the sidecar's admin API
 	Log                 string // file of the JSON access log; "": none
 	TCP                 bool
 	HTTP2               bool   // clients speak it, by prior knowledge
@@ -140,7 +141,7 @@ func (p *peer) present(ctx context.Context, b *bench) error {
 
 // start runs a peer in the given mode, with fresh memory, and waits until it serves.
 func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
-	m.Dir, m.Listen = b.dir, freeAddress()
+	m.Dir, m.Listen, m.Admin = b.dir, freeAddress(), freeAddress()
 	if m.Origin == "" {
 		m.Origin = b.origin.address
 	}
@@ -170,7 +171,7 @@ func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	proc.address = m.Listen
+	proc.address, proc.admin = m.Listen, m.Admin
 	switch {
 	case m.TCP:
 		err = proc.awaitTCP(ctx)

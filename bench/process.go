@@ -26,6 +26,7 @@ type process struct {
 	cmd     *exec.Cmd
 	exited  chan struct{}
 	address string // where it serves
+	admin   string // the sidecar's admin API
 	output  string // file with what it said
 }
 

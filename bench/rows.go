@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -42,7 +43,8 @@ func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *proc
 			p := peers[(i+round)%len(peers)]
 			proc, err := b.start(ctx, p, m)
 			if err == nil {
-				err = measure(proc, p)
+				wait := b.watchProfile(ctx, proc, p)
+				err = errors.Join(measure(proc, p), wait())
 				proc.stop()
 			}
 			if err != nil {
