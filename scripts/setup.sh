@@ -56,6 +56,19 @@ stacks_need() {
 	fi
 }
 
+# consul_need builds the Consul that internal/tools/consul pins into .cache/consul. Worktrees of one clone share it.
+consul_need() {
+	local module=internal/tools/consul dir=.cache/consul shared
+	shared=$(git rev-parse --path-format=absolute --git-common-dir 2>/dev/null || echo "$PWD/.git")
+	shared=$(dirname "$shared")/.cache/consul
+	[[ ! -x $shared/consul ]] || dir=$shared
+	[[ ! -x $dir/consul ]] || ! cmp -s $module/go.mod "$dir/go.mod" || return 0
+	echo "setup: Consul into .cache/consul (a few minutes, once)"
+	mkdir -p .cache/consul
+	(cd $module && CGO_ENABLED=0 ${GO:-go} build -trimpath -ldflags '-s -w' -o ../../../.cache/consul/consul github.com/hashicorp/consul) &&
+		cp $module/go.mod .cache/consul/go.mod
+}
+
 case ${1:-} in
 test)
 	apt_need gcc=gcc libc6-dev=/usr/include/stdlib.h python3=python3 curl=curl wrk=wrk nginx-light=nginx
@@ -64,6 +77,7 @@ test)
 		exit 1
 	}
 	stacks_need
+	consul_need
 	;;
 bench)
 	# A peer that cannot be had is reported as absent by the benchmark; the others still run.
