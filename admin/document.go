@@ -261,6 +261,11 @@ func outlierDocument(v *config.Outlier) object {
 
 func balancerDocument(b config.LB) any {
 	switch {
+	case b.Kind == "adaptive":
+		a := b.Adaptive
+		return object{b.Kind: object{
+			"slow_fraction": a.SlowFraction, "slow_weight": a.SlowWeight, "normal_weight": a.NormalWeight, "interval": config.Span(a.Interval),
+		}}
 	case b.HashOn == "":
 		return b.Kind
 	case b.HashName == "":

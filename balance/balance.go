@@ -25,6 +25,8 @@ type Meter struct {
 
 	ewma atomic.Uint64 // bits of a float64: decayed latency in nanoseconds
 	seen atomic.Int64  // Unix nanoseconds of the last sample
+
+	calls, spent atomic.Uint64 // attempts observed so far, and the nanoseconds they took; for adaptive
 }
 
 // Endpoint is what a picker may know of one address. It is immutable but for its Meter.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var kinds = []Kind{RoundRobin, Random, WeightedRoundRobin, LeastActive, ConsistentHash, PeakEWMA}
+var kinds = []Kind{RoundRobin, Random, WeightedRoundRobin, LeastActive, ConsistentHash, PeakEWMA, Adaptive}
 
 var epoch = time.Unix(1_700_000_000, 0)
 
@@ -72,7 +72,7 @@ func TestEachKindIsFair(t *testing.T) {
 				switch kind {
 				case ConsistentHash:
 					limit = 0.4
-				case RoundRobin, WeightedRoundRobin:
+				case RoundRobin, WeightedRoundRobin, Adaptive:
 					limit = 0
 				}
 				if dev > limit {
@@ -295,7 +295,7 @@ func TestConcurrentPicks(t *testing.T) {
 	for _, kind := range kinds {
 		e := build(1, 2, 3, 4, 5, 1, 1, 0)
 		e[5].Near = false
-		s := New(Spec{Kind: kind, PreferNear: true, SpillBelow: 0.8, Warmup: time.Second}, e, nil)
+		s := New(Spec{Kind: kind, PreferNear: true, SpillBelow: 0.8, Warmup: time.Second, Adaptive: Pacing{Interval: 100}}, e, nil)
 		var wg sync.WaitGroup
 		for g := range 4 {
 			wg.Go(func() {

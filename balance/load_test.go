@@ -55,7 +55,7 @@ func simulate(t *testing.T, s *Set, speed func(i int) time.Duration, fail func(i
 			m := s.Endpoint(c.i).Meter
 			m.Active.Add(-1)
 			if fail(c.i) {
-				m.ObserveFailure(p.now, speed(c.i))
+				m.ObserveFailure(p.now, speed(c.i), time.Second)
 			} else {
 				m.Observe(p.now, speed(c.i))
 			}
@@ -107,18 +107,18 @@ func TestObserve(t *testing.T) {
 	if l := m.Latency(); l < 40*time.Millisecond || l > 50*time.Millisecond {
 		t.Errorf("after one decay time: %v", l)
 	}
-	m.ObserveFailure(epoch.Add(12*time.Second), time.Millisecond)
+	m.ObserveFailure(epoch.Add(12*time.Second), time.Millisecond, time.Second)
 	if l := m.Latency(); l < 80*time.Millisecond {
 		t.Errorf("a failure looks fast: %v", l)
 	}
 	for range 100 {
-		m.ObserveFailure(epoch.Add(13*time.Second), time.Millisecond)
+		m.ObserveFailure(epoch.Add(13*time.Second), time.Millisecond, time.Second)
 	}
 	if l := m.Latency(); l != maxPenalty {
 		t.Errorf("failures make it %v", l)
 	}
 	n := &Meter{}
-	n.ObserveFailure(epoch, time.Millisecond)
+	n.ObserveFailure(epoch, time.Millisecond, time.Second)
 	if n.Latency() != failurePenalty {
 		t.Errorf("a first failure makes it %v", n.Latency())
 	}

@@ -115,7 +115,7 @@ func (p *pick) from(g *group) int {
 	switch p.set.spec.Kind {
 	case Random:
 		return p.random(g)
-	case WeightedRoundRobin:
+	case WeightedRoundRobin, Adaptive:
 		if retry {
 			return p.weighted(g)
 		}

@@ -43,7 +43,7 @@ func (s *Set) Prospect(h *Hint) Prospect {
 		v.Next = i
 	case s.spec.Kind == ConsistentHash && h.HasHash:
 		v.Next = i // the key decides everything
-	case (s.spec.Kind == RoundRobin || s.spec.Kind == WeightedRoundRobin) && sure && !cold:
+	case s.spec.Kind.turns() && sure && !cold:
 		v.Next = i
 	}
 	return v

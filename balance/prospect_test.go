@@ -35,7 +35,7 @@ func TestProspect(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	turns := map[Kind]int{}
 	for seed := range uint64(3000) {
-		kind := Kind(seed % 6)
+		kind := Kind(seed % uint64(len(kinds)))
 		watched := prospectSet(rand.New(rand.NewPCG(seed, 1)), kind, now)
 		twin := prospectSet(rand.New(rand.NewPCG(seed, 1)), kind, now)
 		r := rand.New(rand.NewPCG(seed, 2))

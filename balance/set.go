@@ -103,16 +103,39 @@ func (s *Set) adopt(prev *Set) {
 				at = uint64(follow(prev.endpoints, p.prev.idx, old, s.endpoints, p.next.idx))
 			}
 			p.next.cursor.Store(at)
-		case WeightedRoundRobin:
-			p.next.wheel = newWheel(s.endpoints, p.next.idx, seed)
-			if p.prev.wheel != nil {
-				p.next.wheel.adopt(s.endpoints, p.prev.wheel, prev.endpoints)
-			}
+		case WeightedRoundRobin, Adaptive:
+			p.next.wheel = s.wheelOf(p.next, p.prev.wheel, prev, seed)
 		}
 	}
 	if s.spec.Kind == ConsistentHash {
 		s.ring.prev = prev.ring.ring.Load()
 	}
+}
+
+// wheelOf makes the wheel of a group; was is that of its namesake in prev, or nil.
+func (s *Set) wheelOf(g *group, was *wheel, prev *Set, seed uint64) *wheel {
+	var t *pace
+	var weights []uint32
+	if s.spec.Kind == Adaptive {
+		t = newPace(s.spec.Adaptive, s.endpoints, g.idx)
+		if was != nil && was.pace != nil {
+			was.mu.Lock()
+			t.adopt(s.endpoints, was.pace, prev.endpoints)
+			was.mu.Unlock()
+		}
+		weights = t.weights(s.endpoints)
+	} else {
+		weights = make([]uint32, len(g.idx))
+		for k, i := range g.idx {
+			weights[k] = s.endpoints[i].Weight
+		}
+	}
+	w := newWheel(g.idx, weights, seed)
+	w.pace = t
+	if was != nil {
+		w.adopt(s.endpoints, was, prev.endpoints)
+	}
+	return w
 }
 
 // follow finds where the turn is after a list has changed: the position in idx of the endpoint at position at of

@@ -14,7 +14,14 @@ const (
 	LeastActive                    // fewest attempts in flight for its weight; two choices on large sets (S-102)
 	ConsistentHash                 // by the key of the request, on a ring (S-103)
 	PeakEWMA                       // lowest decayed latency times load of two choices
+	Adaptive                       // each in turn, the slowest fifth less often (S-105)
 )
+
+// Learns reports whether a balancer of kind k goes by the latency of attempts, so that the meters must be told.
+func (k Kind) Learns() bool { return k == PeakEWMA || k == Adaptive }
+
+// turns reports whether a balancer of kind k leaves nothing to chance.
+func (k Kind) turns() bool { return k == RoundRobin || k == WeightedRoundRobin || k == Adaptive }
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -25,7 +32,7 @@ func (k Kind) String() string {
 
 var kindNames = [...]string{
 	RoundRobin: "round_robin", Random: "random", WeightedRoundRobin: "weighted_round_robin",
-	LeastActive: "least_active", ConsistentHash: "consistent_hash", PeakEWMA: "peak_ewma",
+	LeastActive: "least_active", ConsistentHash: "consistent_hash", PeakEWMA: "peak_ewma", Adaptive: "adaptive",
 }
 
 // ParseKind finds a kind by its name.
@@ -62,6 +69,7 @@ type Spec struct {
 	Warmup     time.Duration // slow start: an endpoint's share grows from 10 % to all of it within this; 0: none
 	Panic      Panic
 	Seed       uint64        // random, different on each sidecar: where round robins start
+	Adaptive   Pacing        // adaptive
 	Decay      time.Duration // peak_ewma: a latency's weight falls to 1/e within this; 0: 10 s
 }
 

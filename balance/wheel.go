@@ -22,6 +22,7 @@ type wheel struct {
 	mask    uint32 // the state bits that the last count excluded
 	due     due
 	size    int
+	pace    *pace // of adaptive; nil: the weights stay as they are
 }
 
 type class struct {
@@ -35,11 +36,11 @@ type class struct {
 // weight is the effective weight of a class.
 func (c *class) weight() int64 { return int64(c.unit) * int64(c.usable) }
 
-// newWheel sorts the endpoints into classes and starts somewhere, as the seed says.
-func newWheel(endpoints []Endpoint, idx []int32, seed uint64) *wheel {
+// newWheel sorts the endpoints of idx into classes by their weights and starts somewhere, as the seed says.
+func newWheel(idx []int32, weights []uint32, seed uint64) *wheel {
 	w := &wheel{size: len(idx), mask: ^uint32(0)}
-	if !w.byWeight(endpoints, idx) {
-		w.byBit(endpoints, idx)
+	if !w.byWeight(idx, weights) {
+		w.byBit(idx, weights)
 	}
 	for i := range w.classes {
 		c := &w.classes[i]
@@ -56,16 +57,16 @@ func newWheel(endpoints []Endpoint, idx []int32, seed uint64) *wheel {
 }
 
 // byWeight makes a class of each weight; false if there are too many.
-func (w *wheel) byWeight(endpoints []Endpoint, idx []int32) bool {
+func (w *wheel) byWeight(idx []int32, weights []uint32) bool {
 	sizes := make(map[uint32]int, maxClasses)
-	for _, i := range idx {
-		if sizes[endpoints[i].Weight]++; len(sizes) > maxClasses {
+	for _, unit := range weights {
+		if sizes[unit]++; len(sizes) > maxClasses {
 			return false
 		}
 	}
 	at := make(map[uint32]int, len(sizes))
-	for _, i := range idx {
-		unit := endpoints[i].Weight
+	for k, i := range idx {
+		unit := weights[k]
 		n, ok := at[unit]
 		if !ok {
 			n = len(w.classes)
@@ -78,10 +79,10 @@ func (w *wheel) byWeight(endpoints []Endpoint, idx []int32) bool {
 }
 
 // byBit makes a class of each bit that is set in some weight.
-func (w *wheel) byBit(endpoints []Endpoint, idx []int32) {
+func (w *wheel) byBit(idx []int32, weights []uint32) {
 	var members [32][]int32
-	for _, i := range idx {
-		for rest := endpoints[i].Weight; rest != 0; rest &= rest - 1 {
+	for k, i := range idx {
+		for rest := weights[k]; rest != 0; rest &= rest - 1 {
 			b := bits.TrailingZeros32(rest)
 			members[b] = append(members[b], i)
 		}
@@ -97,6 +98,11 @@ func (w *wheel) byBit(endpoints []Endpoint, idx []int32) {
 func (w *wheel) adopt(endpoints []Endpoint, prev *wheel, old []Endpoint) {
 	prev.mu.Lock()
 	defer prev.mu.Unlock()
+	w.adoptLocked(endpoints, prev, old)
+}
+
+// adoptLocked is adopt with the lock of prev held.
+func (w *wheel) adoptLocked(endpoints []Endpoint, prev *wheel, old []Endpoint) {
 	if prev.sum == 0 || w.sum == 0 || len(w.classes) == 0 {
 		return
 	}
@@ -191,6 +197,9 @@ func (p *pick) wheel(g *group) int {
 	w := g.wheel
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.pace != nil && w.pace.late(p.now) {
+		w.rerank(p)
+	}
 	if len(w.classes) > 1 && (w.due.now(p.now, w.size) || w.mask != p.mask) {
 		w.count(p)
 	}

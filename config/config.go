@@ -341,9 +341,17 @@ type Retry struct {
 
 // LB names a balancer.
 type LB struct {
-	Kind string // random round_robin weighted_round_robin least_active consistent_hash peak_ewma
+	Kind string // random round_robin weighted_round_robin least_active consistent_hash peak_ewma adaptive
 	// HashOn and HashName say what consistent_hash hashes: header, cookie, query (with a name) or source_ip.
 	HashOn, HashName string
+	Adaptive         AdaptiveLB // filled where Kind is adaptive
+}
+
+// AdaptiveLB is how lb adaptive ranks (S-105, S-106).
+type AdaptiveLB struct {
+	SlowFraction             float64 // of the endpoints
+	SlowWeight, NormalWeight int
+	Interval                 time.Duration // between two rankings
 }
 
 // Locality prefers near endpoints.

@@ -75,6 +75,10 @@ func builtIn[T any](v T) Opt[T] { return Opt[T]{Value: v, Set: true} }
 
 func defaultProbe() Probe { return Probe{Interval: 10 * time.Second, Timeout: time.Second} }
 
+func defaultAdaptive() AdaptiveLB {
+	return AdaptiveLB{SlowFraction: 0.2, SlowWeight: 3, NormalWeight: 5, Interval: time.Minute}
+}
+
 func defaultDNS() DNSRegistry {
 	return DNSRegistry{MinTTL: time.Second, MaxTTL: 5 * time.Minute, Timeout: 2 * time.Second}
 }

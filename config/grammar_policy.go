@@ -116,17 +116,17 @@ func retryReason() value[string] {
 // lbValue is the name of a balancer, or a map with the name as its only key.
 func lbValue() value[LB] {
 	plain := []string{"random", "round_robin", "weighted_round_robin", "least_active", "peak_ewma"}
-	name := then(convert(word(append(plain, "consistent_hash", "adaptive")...), func(kind string) (LB, string) { return LB{Kind: kind}, "" }),
+	name := then(convert(word(append(plain, "adaptive", "consistent_hash")...), func(kind string) (LB, string) { return LB{Kind: kind}, "" }),
 		func(d *decoder, n *yaml.Node, out *LB) bool {
 			switch out.Kind {
 			case "adaptive":
-				return d.fail(n, "adaptive is not supported yet")
+				out.Adaptive = defaultAdaptive()
 			case "consistent_hash":
 				return d.fail(n, "consistent_hash needs what it hashes, like {consistent_hash: {header: x-user}}")
 			}
 			return true
 		})
-	name.schema = orVariable(schema{"enum": anys(plain)})
+	name.schema = orVariable(schema{"enum": anys(append(plain, "adaptive"))})
 	var fields []field[LB]
 	for _, kind := range plain {
 		empty := object[LB]()
@@ -135,8 +135,35 @@ func lbValue() value[LB] {
 			return empty.read(d, n, out)
 		}})
 	}
-	fields = append(fields, in("consistent_hash", "one endpoint for each value of what is hashed", func(l *LB) *LB { return l }, hashValue()), soon[LB]("adaptive"))
+	fields = append(fields, in("consistent_hash", "one endpoint for each value of what is hashed", func(l *LB) *LB { return l }, hashValue()),
+		in("adaptive", "in turn, the slowest less often", func(l *LB) *LB { return l }, adaptiveValue()))
 	return either(name, choice(fields...))
+}
+
+func adaptiveValue() value[LB] {
+	v := object(
+		in("slow_fraction", "share of the endpoints that counts as slow (20%)", func(l *LB) *float64 { return &l.Adaptive.SlowFraction }, checked(ratio(), func(r float64) string {
+			if r == 0 {
+				return "more than 0 is expected; round_robin treats all alike"
+			}
+			return ""
+		})),
+		in("slow_weight", "of a slow endpoint (3)", func(l *LB) *int { return &l.Adaptive.SlowWeight }, number(1, 100)),
+		in("normal_weight", "of the others (5)", func(l *LB) *int { return &l.Adaptive.NormalWeight }, number(1, 100)),
+		in("interval", "between two rankings (1m)", func(l *LB) *time.Duration { return &l.Adaptive.Interval }, duration(time.Second, longest)),
+	)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *LB) bool {
+		out.Kind, out.Adaptive = "adaptive", defaultAdaptive()
+		if !read(d, n, out) {
+			return false
+		}
+		if a := &out.Adaptive; a.SlowWeight > a.NormalWeight {
+			return d.fail(n, "slow_weight %d is more than normal_weight %d", a.SlowWeight, a.NormalWeight)
+		}
+		return true
+	}
+	return v
 }
 
 func hashValue() value[LB] {

@@ -183,7 +183,7 @@ func TestGoodFilesLoadAndFitTheSchema(t *testing.T) {
 func TestSchemaRefuses(t *testing.T) {
 	v := newValidator(t)
 	for _, text := range []string{
-		"nodes: {}", "node: {service: 5}", "defaults: {timeout: 5}", "defaults: {retry: many}", "defaults: {lb: adaptive}",
+		"nodes: {}", "node: {service: 5}", "defaults: {timeout: 5}", "defaults: {retry: many}", "defaults: {lb: {adaptive: {slow_weight: 0}}}",
 		"defaults: {breaker: off}", "services: {a: {endpoints: [{weight: 1}]}}", "registries: {a: {}}", "limits: {half_close: x}",
 		"defaults: {outlier: {error_ratio: 20}}", "switches: {}", "inbound: [{app: 'a:1', routes: [{to: {service: a}}]}]",
 	} {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -163,6 +164,9 @@ func share(f float64) string { return strconv.FormatFloat(f*100, 'g', 6, 64) + "
 
 func balancer(b config.LB) string {
 	switch {
+	case b.Kind == "adaptive":
+		a := b.Adaptive
+		return fmt.Sprintf("adaptive: each %s the slowest %g%% get weight %d, the others %d", config.Span(a.Interval), a.SlowFraction*100, a.SlowWeight, a.NormalWeight)
 	case b.HashOn == "":
 		return b.Kind
 	case b.HashName == "":

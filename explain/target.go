@@ -46,6 +46,7 @@ type Endpoint struct {
 	Failures int               `json:"failures_in_a_row,omitempty"`
 	InFlight int64             `json:"in_flight"`
 	Latency  string            `json:"latency,omitempty"` // decayed average, where the balancer keeps one
+	Slow     bool              `json:"slow,omitempty"`    // lb adaptive gives it fewer calls
 	Near     bool              `json:"near,omitempty"`
 	Warmth   float64           `json:"warmup_share,omitempty"` // of its full part, while it is warming up
 }
@@ -205,6 +206,7 @@ func Endpoints(t *snapshot.Target, now time.Time) []Endpoint {
 		if d := e.Meter.Latency(); d > 0 {
 			v.Latency = d.Round(time.Microsecond).String()
 		}
+		v.Slow = t.Set.Slow(i)
 		if w := t.Set.Share(i, now); w < 1 {
 			v.Warmth = w
 		}

@@ -231,6 +231,9 @@ func (p *page) endpoint(e *Endpoint) []string {
 			state += ", " + p.in(*e.Until) + " at the earliest"
 		}
 	}
+	if e.Slow {
+		state += ", slow"
+	}
 	if e.Warmth > 0 {
 		state += ", warming up: " + share(float64(int(e.Warmth*100))/100)
 	}

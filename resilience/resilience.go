@@ -101,6 +101,14 @@ type Policy struct {
 	BackoffMax  time.Duration // bound of the ceiling; 0: none
 }
 
+// Longest is how long one attempt may take.
+func (p *Policy) Longest() time.Duration {
+	if p.PerTry > 0 {
+		return p.PerTry
+	}
+	return p.Timeout
+}
+
 // Conditions says which outcomes are retried.
 type Conditions struct {
 	Connect, Refused, Reset, Timeout bool

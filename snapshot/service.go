@@ -148,6 +148,11 @@ func (c *compiler) spec(p *config.Policy) balance.Spec {
 	if p.Panic.Value == "fail_fast" {
 		spec.Panic = balance.FailFast
 	}
+	if a := p.LB.Value.Adaptive; kind == balance.Adaptive {
+		spec.Adaptive = balance.Pacing{
+			SlowFraction: a.SlowFraction, SlowWeight: uint32(a.SlowWeight), NormalWeight: uint32(a.NormalWeight), Interval: a.Interval,
+		}
+	}
 	return spec
 }
 

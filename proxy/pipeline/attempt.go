@@ -328,9 +328,9 @@ func (x *Exchange) judge(next resilience.Action) {
 // report feeds one outcome to outlier detection and balancer.
 func (x *Exchange) report(o resilience.Outcome) {
 	ep, svc, now := x.ep, x.to.Service, x.Clock
-	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && x.to.Set.Spec().Kind == balance.PeakEWMA {
+	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && x.to.Set.Spec().Kind.Learns() {
 		if o.Failed() {
-			ep.Meter.ObserveFailure(now, now.Sub(x.began))
+			ep.Meter.ObserveFailure(now, now.Sub(x.began), x.rt.Plan.Longest())
 		} else {
 			ep.Meter.Observe(now, now.Sub(x.began))
 		}
