@@ -131,11 +131,20 @@ type Service struct {
 	Endpoints []*Endpoint
 	Group     string
 	Critical  bool
+	GRPCWeb   GRPCWeb
 	Policy    Policy
 	Routes    []*Route
 
 	claims []claim // what depends on the rest of the configuration
 	sums   prints  // of all that is exported
+}
+
+// GRPCWeb says how browsers may call a service whose protocol is grpc.
+type GRPCWeb struct {
+	Off         Opt[bool] // gRPC-Web is relayed as it is
+	Origins     []string  // pages whose scripts may call; empty: none of another origin
+	Credentials Opt[bool] // cookies and authorization
+	MaxAge      Opt[time.Duration]
 }
 
 // Endpoint is one address of a service.
@@ -298,6 +307,7 @@ type Inbound struct {
 	Service  string
 	App      string // host:port or unix:PATH
 	Protocol string // http | http2 | grpc | tcp | auto
+	GRPCWeb  GRPCWeb
 	Policy   Policy
 	Admit    Admit
 	Routes   []*Route

@@ -149,6 +149,7 @@ func inboundValue(policy value[Policy], route value[Route]) value[Inbound] {
 		in("service", "its name; left out: node.service", func(i *Inbound) *string { return &i.Service }, serviceName()),
 		must(in("app", "where our app listens: host:port or unix:PATH", func(i *Inbound) *string { return &i.App }, endpointAddress())),
 		in("protocol", "http, http2, grpc (over HTTP/2), tcp or auto: found out from the first bytes (auto)", func(i *Inbound) *string { return &i.Protocol }, protocol()),
+		in("grpc_web", "who may call from a browser, with protocol grpc; none: gRPC-Web is not bridged", func(i *Inbound) *GRPCWeb { return &i.GRPCWeb }, grpcWebValue()),
 		in("policy", "what holds for calls to our app", func(i *Inbound) *Policy { return &i.Policy }, policy),
 		in("admit", "bounds of what reaches our app", func(i *Inbound) *Admit { return &i.Admit }, admitValue()),
 		in("routes", "ordered, the first match wins", func(i *Inbound) *[]*Route { return &i.Routes }, list(pointer(route))),
@@ -160,6 +161,7 @@ func inboundValue(policy value[Policy], route value[Route]) value[Inbound] {
 		out.Protocol, out.From = "auto", d.origin(n)
 		ok := read(d, n, out)
 		d.claim(claimInbound, n, out.Service)
+		ok = d.grpcWebFits(n, out.Protocol) && ok
 		return nameRoutes(d, n, out.Routes) && ok
 	}
 	return v

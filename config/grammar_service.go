@@ -10,6 +10,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 	endpoint := endpointValue()
 	v := object(
 		in("protocol", "what its endpoints speak: http (HTTP/1.1), http2, grpc (over HTTP/2), tcp or auto (http)", func(s *Service) *string { return &s.Protocol }, protocol()),
+		in("grpc_web", "who may call from a browser, with protocol grpc; none: gRPC-Web is not bridged", func(s *Service) *GRPCWeb { return &s.GRPCWeb }, grpcWebValue()),
 		in("hosts", "names that callers use for it, *.suffix and * included; left out: the name of the service", func(s *Service) *[]string { return &s.Hosts }, some(claimed(claimHost, hostPattern()))),
 		in("listen", "a local port of its own: host:port; needed for tcp", func(s *Service) *string { return &s.Listen }, claimed(claimListen, listenAddress())),
 		in("from", "registries that its endpoints come from: one or a list", func(s *Service) *[]string { return &s.Registry }, some(claimed(claimRegistry, line()))),
@@ -37,6 +38,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 // finishService fills what follows from the rest and looks at what concerns more than one field.
 func (d *decoder) finishService(n, key *yaml.Node, s *Service) bool {
 	ok := nameRoutes(d, n, s.Routes)
+	ok = d.grpcWebFits(n, s.Protocol) && ok
 	if !has(n, "hosts") {
 		host := lowerASCII(s.Name)
 		if problem := hostProblem(host); problem != "" {

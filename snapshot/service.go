@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/config"
@@ -19,6 +20,7 @@ func (c *compiler) service(cfg *config.Service) *Service {
 	s := &Service{
 		Name: cfg.Name, Protocol: cfg.Protocol, Listen: cfg.Listen, Config: cfg, set: set, Policy: c.cfg.ServicePolicy(cfg),
 	}
+	s.Web = bridged(cfg.Protocol, &cfg.GRPCWeb)
 	was := c.was(cfg.Name)
 	if set != nil {
 		s.Sources = set.Sources
@@ -38,6 +40,7 @@ func (c *compiler) inboundService(in *config.Inbound) *Service {
 	s := &Service{
 		Name: in.Service, Inbound: true, Protocol: in.Protocol, InboundConfig: in, Policy: c.cfg.InboundPolicy(in),
 	}
+	s.Web = bridged(in.Protocol, &in.GRPCWeb)
 	var was *Service
 	if c.prev != nil {
 		was = c.prev.Inbound.byName[in.Service]
@@ -54,6 +57,14 @@ func (c *compiler) inboundService(in *config.Inbound) *Service {
 	}
 	c.routes(s, in.Routes)
 	return s
+}
+
+// bridged returns how gRPC-Web reaches a service: one that speaks nothing but gRPC could not answer it.
+func bridged(protocol string, w *config.GRPCWeb) *Web {
+	if protocol != "grpc" || w.Off.Value {
+		return nil
+	}
+	return &Web{Origins: w.Origins, Credentials: w.Credentials.Value, MaxAge: strconv.Itoa(int(w.MaxAge.Or(10*time.Minute) / time.Second))}
 }
 
 func restOf(was *Service) *Route {

@@ -41,9 +41,11 @@ type Directory struct {
 
 // Service is one named upstream, or one service of our own app.
 type Service struct {
-	Name      string
-	Inbound   bool
-	Protocol  string // http | http2 | grpc | tcp | auto
+	Name     string
+	Inbound  bool
+	Protocol string // http | http2 | grpc | tcp | auto
+	// Web says how gRPC-Web is bridged; nil: it is relayed as it is.
+	Web       *Web
 	Listen    string // a local port of its own, or empty
 	Routes    []*Route
 	Rest      *Route // what no route matches
@@ -60,6 +62,13 @@ type Service struct {
 	rules *route.Rules
 	refs  []string // other services that routes lead to
 	set   *config.EndpointSet
+}
+
+// Web says how browsers may call a service of gRPC.
+type Web struct {
+	Origins     []string // pages whose scripts may; none: no word is said about origins
+	Credentials bool
+	MaxAge      string // seconds that the answer to a preflight is good for
 }
 
 // Route is a compiled route: a match and everything that follows from it.

@@ -93,7 +93,7 @@ func (r *rig) bind(snap *snapshot.Snapshot, lim h2.Limits, change func(*upstream
 		if change != nil {
 			change(&settings)
 		}
-		if s.Protocol == "http2" {
+		if s.Protocol == "http2" || s.Protocol == "grpc" {
 			e.Pool = h2.NewPool(e.Address, settings, lim, nil)
 		} else {
 			e.Pool = h1.NewPool(upstream.New(e.Address, settings, r.watcher, nil), lim.HeaderBytes, lim.HeaderCount)

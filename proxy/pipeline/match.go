@@ -54,6 +54,9 @@ func (x *Exchange) match() bool {
 		x.answer(resilience.NoRoute, 404, "its protocol is tcp: use CONNECT, or its own port (services."+svc.Name+".listen)")
 		return false
 	}
+	if !x.bridge() {
+		return false
+	}
 	if q.Path != "*" {
 		path, verdict := route.NormalizePath(x.pathBuf[:0], q.Path)
 		if verdict != route.PathOK {

@@ -72,6 +72,7 @@ type Exchange struct {
 	text    []byte // of added fields and local answers
 	tried   []int  // indexes in to
 	upload  upload
+	web     web
 	wake    chan struct{}
 	wakeUp  func()
 	aside   func() // sends the request body beside the wait for a response
@@ -150,6 +151,9 @@ func (x *Exchange) Release() {
 	x.Req.Fields, x.resp.Fields = fields[:0], respFields[:0]
 	x.pathBuf, x.text, x.tried = x.pathBuf[:0], x.text[:0], x.tried[:0]
 	x.upload.reset()
+	if x.web.x != nil {
+		x.web.reset()
+	}
 	exchanges.Put(x)
 }
 
