@@ -43,7 +43,7 @@ type Call struct {
 	attempts int // started, of any sort
 	retries  int // promised by the policy
 	backoffs int // retries that waited
-	last     Kind
+	last     Reason // of the attempt that ended last; None: it had an answer
 	live     uint8 // bit i: an attempt is in flight in slot i
 
 	idempotent, hasBody bool
@@ -90,7 +90,7 @@ func (c *Call) Result(now time.Time, slot int, o Outcome) Action {
 	}
 	bit := uint8(1) << slot
 	c.live &^= bit
-	c.last = o.Kind
+	c.last = o.reason()
 	if o.Kind != TimedOut {
 		bit = 0
 	}
@@ -137,7 +137,7 @@ func (c *Call) decide(now time.Time, slot int, avoid uint8, o Outcome) Action {
 	case why != WhyNone && o.Kind == Answered:
 		return c.finish(slot, why)
 	case why != WhyNone:
-		return c.fail(o.Kind.Reason(), why)
+		return c.fail(c.last, why)
 	}
 	c.retries++
 	if delay == 0 {
@@ -260,10 +260,10 @@ func (c *Call) BreakerOpened(time.Time) Action {
 	if !c.pending {
 		return c.wait(WhyNone)
 	}
-	if c.last == Answered { // that answer was discarded
+	if c.last == None { // that answer was discarded
 		return c.fail(BreakerOpen, WhyBreaker)
 	}
-	return c.fail(c.last.Reason(), WhyBreaker)
+	return c.fail(c.last, WhyBreaker)
 }
 
 func (c *Call) running(slot int) bool { return slot >= 0 && slot < MaxSlots && c.live>>slot&1 == 1 }

@@ -73,6 +73,15 @@ func (k Kind) Reason() Reason {
 	}[k]
 }
 
+// reason returns what a local answer says when o was the last attempt. A request of which surely nothing was acted on is
+// one that could not be sent.
+func (o Outcome) reason() Reason {
+	if o.Kind == Reset && !o.Sent {
+		return ConnectFailed
+	}
+	return o.Kind.Reason()
+}
+
 // String returns the name of k in logs and scripts.
 func (k Kind) String() string {
 	return [...]string{

@@ -368,6 +368,41 @@ func TestPeerLimits(t *testing.T) {
 	})
 }
 
+// TestRefusedForGood: a server that refuses a stream again and again was asked for nothing: the answer says so, as for a
+// connect that failed.
+func TestRefusedForGood(t *testing.T) {
+	var n atomic.Int64
+	origin := serve2(t, nil, func(p *peer) {
+		for {
+			e, err := p.next()
+			if err != nil {
+				return
+			}
+			if e.kind == http2.FrameHeaders {
+				n.Add(1)
+				p.reset(e.id, http2.ErrCodeRefusedStream)
+			}
+		}
+	})
+	r := newRig(t, setup{config: plain2, origins: []string{origin}})
+	c := r.dial2()
+	c.headers(1, false, post...)
+	c.data(1, true, []byte("x"))
+	head, body, _, err := c.answer(1)
+	if err != nil || head.get(":status") != "503" || head.get("x-sidecar-reason") != "connect_failed" {
+		t.Errorf("%v %s %v", head.fields, body, err)
+	}
+	c.headers(3, false, grpc...)
+	c.data(3, true, []byte{0, 0, 0, 0, 0})
+	if head, _, _, err := c.answer(3); err != nil || head.get("grpc-status") != "14" {
+		t.Errorf("%v %v", head.fields, err)
+	}
+	if n.Load() != 4 {
+		t.Errorf("%d requests, each is sent again once", n.Load())
+	}
+	r.settled()
+}
+
 // TestNoHTTP2There (H2-MX-006, H2-MX-007): an endpoint that says nothing, or something else, is a failure with a name.
 func TestNoHTTP2There(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){

@@ -185,7 +185,6 @@ func (r *rig) close() {
 		buf := make([]byte, 1<<20)
 		panic(fmt.Sprintf("connections do not end\n%s", buf[:runtime.Stack(buf, true)]))
 	}
-	r.server.Close()
 	for _, p := range r.pools() {
 		p.Close()
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
-// Server serves downstream connections of one listener.
+// Server serves downstream connections of one listener. It ends with Drain or Abort.
 type Server struct {
 	Pipeline *pipeline.Pipeline
 	Watcher  *netio.Watcher
@@ -50,9 +50,10 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	s.mu.Unlock()
 }
 
-// Drain asks every client to leave; their streams finish.
+// Drain asks every client to leave; their streams finish. No goroutine waits for streams any more.
 func (s *Server) Drain() {
 	s.draining.Store(true)
+	s.workers.close()
 	s.each(func(c *serverConn) { c.session.warnLocked(time.Now()) })
 }
 
@@ -67,8 +68,9 @@ func (s *Server) CloseIdle(now time.Time, d time.Duration) int {
 	})
 }
 
-// Abort ends all connections at once.
+// Abort ends all connections at once, and the goroutines that wait for streams.
 func (s *Server) Abort() {
+	s.workers.close()
 	s.each(func(c *serverConn) {
 		c.session.failLocked(net.ErrClosed)
 		c.session.nc.Abort()
@@ -95,9 +97,6 @@ func (s *Server) each(f func(*serverConn)) int {
 	}
 	return len(s.conns)
 }
-
-// Close ends the goroutines that wait for streams. No connection may be left.
-func (s *Server) Close() { s.workers.close() }
 
 // serverConn is a downstream connection: the owner of its session.
 type serverConn struct {
@@ -392,7 +391,7 @@ func (c *serverConn) left(st *stream) {
 type workers struct {
 	mu     sync.Mutex
 	idle   []chan job // the last one worked last
-	closed bool
+	closed bool       // each stream has a goroutine of its own now
 }
 
 const maxIdleWorkers = 256

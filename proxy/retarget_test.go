@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// TestRetargetedListenerLeavesNothing: the goroutines that served streams of a listener end when it serves something else,
+// and when it goes.
+func TestRetargetedListenerLeavesNothing(t *testing.T) {
+	rec, err := telemetry.New(telemetry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rec.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	p, err := New(Options{Recorder: rec, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	defer origin.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	_ = ln.Close()
+	apply := func(protocol, listen string) {
+		t.Helper()
+		text := "listen: {outbound: none}\nservices: {a: {protocol: " + protocol + listen + ", endpoints: [" + origin.Listener.Addr().String() + "]}}\n"
+		cfg, err := config.LoadBytes("test", []byte(text), config.RankFile, func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{"a": {List: cfg.Services["a"].Endpoints}}}
+		if err := p.Apply(mesh); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	client.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	defer client.CloseIdleConnections()
+	ask := func() {
+		t.Helper()
+		resp, err := client.Get("http://" + address + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		client.CloseIdleConnections()
+	}
+	for _, next := range []struct{ protocol, listen string }{{"auto", ", listen: " + address}, {"http", ""}} {
+		apply("http", ", listen: "+address)
+		ask()
+		if workers() == 0 {
+			t.Fatal("no goroutine served a stream")
+		}
+		apply(next.protocol, next.listen)
+		for end := time.Now().Add(10 * time.Second); workers() > 0; <-time.After(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d goroutines still wait for streams", workers())
+			}
+		}
+		apply("http", "")
+	}
+}
+
+// workers counts the goroutines that serve streams, or wait for them.
+func workers() int {
+	buf := make([]byte, 1<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "h2.(*workers).work(")
+}
