@@ -250,6 +250,7 @@ type poolObserver struct{ u *telemetry.Upstream }
 func (o poolObserver) Opened(took time.Duration) { o.u.Opened(took) }
 func (o poolObserver) Closed()                   { o.u.Closed() }
 func (o poolObserver) Idle(delta int)            { o.u.Idle(delta) }
+func (o poolObserver) Away(code string)          { o.u.Away(code) }
 func (o poolObserver) ConnectFailed(timeout bool) {
 	if timeout {
 		o.u.Failed(resilience.ConnectTimeout)

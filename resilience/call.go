@@ -40,11 +40,11 @@ type Call struct {
 	ends     [MaxSlots]time.Duration // of the attempts in flight
 	numbers  [MaxSlots]int           // of the attempts in flight
 	rnd      uint64
-	attempts int // started, of any sort
-	retries  int // promised by the policy
-	backoffs int // retries that waited
+	attempts int    // started, of any sort
+	retries  int    // promised by the policy
+	backoffs int    // retries that waited
 	last     Reason // of the attempt that ended last; None: it had an answer
-	live     uint8 // bit i: an attempt is in flight in slot i
+	live     uint8  // bit i: an attempt is in flight in slot i
 
 	idempotent, hasBody bool
 	pending             bool // a retry waits for retryAt

@@ -69,7 +69,7 @@ func ParseReason(s string) (Reason, bool) {
 // Reason returns what a local answer says when an attempt that ended so was the last; None for Answered.
 func (k Kind) Reason() Reason {
 	return [...]Reason{
-		None, ConnectFailed, ConnectTimeout, UpstreamReset, Timeout, UpstreamProtocol, CallerGone, NoEndpoints, Overloaded,
+		None, ConnectFailed, ConnectTimeout, UpstreamReset, Timeout, UpstreamProtocol, CallerGone, NoEndpoints, Overloaded, BadRequest,
 	}[k]
 }
 
@@ -85,7 +85,7 @@ func (o Outcome) reason() Reason {
 // String returns the name of k in logs and scripts.
 func (k Kind) String() string {
 	return [...]string{
-		"answered", "refused", "connect_timed", "reset", "timed_out", "malformed", "gone", "no_endpoint", "saturated",
+		"answered", "refused", "connect_timed", "reset", "timed_out", "malformed", "gone", "no_endpoint", "saturated", "unfit",
 	}[k]
 }
 

@@ -58,6 +58,7 @@ const (
 	Gone                     // our caller left; not the endpoint's fault
 	NoEndpoint               // there was none to try
 	Saturated                // a connection limit was reached and waiting was over
+	Unfit                    // the request is larger than the endpoint takes: nothing was sent
 )
 
 // Outcome is how one attempt ended.
@@ -85,7 +86,7 @@ func (o Outcome) Failed() bool {
 	switch o.Kind {
 	case Answered:
 		return o.Status >= 500 || o.GRPC.failed()
-	case Gone, NoEndpoint, Saturated:
+	case Gone, NoEndpoint, Saturated, Unfit:
 		return false
 	}
 	return true

@@ -71,7 +71,7 @@ func outcome(words []string) resilience.Outcome {
 		Sent: a.has("sent"), Reused: a.has("reused"), Replayable: a.has("replayable"), Untried: a.has("untried"),
 		Broken: a.has("broken"),
 	}
-	for k := resilience.Refused; k <= resilience.Saturated; k++ {
+	for k := resilience.Refused; k <= resilience.Unfit; k++ {
 		if k.String() == words[0] {
 			o.Kind = k
 			return o

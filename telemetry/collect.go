@@ -220,6 +220,7 @@ func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 		}
 	}
 	s.count(d.bodyTooLarge, u.body.Load(), svc)
+	u.away.each(func(code string, n uint64) { s.count(d.away, n, pair("code", code), svc) })
 	u.ejections.each(func(why string, n uint64) { s.count(d.ejections, n, svc, pair("why", why)) })
 	s.count(d.readmissions, u.readmitted.Load(), svc)
 	u.spared.each(func(why string, n uint64) { s.count(d.spared, n, svc, pair("why", why)) })

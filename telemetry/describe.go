@@ -15,7 +15,7 @@ type descriptions struct {
 	upOpen, upIdle, connects, connectSeconds        *prometheus.Desc
 	connectFailures, endpoints, decisions           *prometheus.Desc
 	bodyTooLarge, ejections, readmissions, limits   *prometheus.Desc
-	spared, panics                                  *prometheus.Desc
+	spared, panics, away                            *prometheus.Desc
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
@@ -68,6 +68,7 @@ func (d *descriptions) upstream() {
 	d.connects = d.add("upstream_connects_total", "Connections to endpoints that were made.", "service")
 	d.connectSeconds = d.add("upstream_connect_seconds_total", "Time that successful connects took.", "service")
 	d.connectFailures = d.add("upstream_connect_failures_total", "Connects that failed.", "reason", "service")
+	d.away = d.add("upstream_goaways_total", "Connections of HTTP/2 that an endpoint asked to leave, by code.", "code", "service")
 	d.endpoints = d.add("endpoints", "Endpoints that are known and that are usable.", "service", "state")
 	d.decisions = d.add("retry_decisions_total", "Decisions to try again or not to.", "service", "why")
 	d.bodyTooLarge = d.add("replay_body_too_large_total",

@@ -71,6 +71,7 @@ type Upstream struct {
 	readmitted            atomic.Uint64
 	sparedTold, panicTold atomic.Int64 // Unix nanoseconds of the last event
 	limits                counts
+	away                  counts // GOAWAY of HTTP/2 by code
 }
 
 // UpstreamConn returns the handle of a service's connections, the same one for the same name.
@@ -105,6 +106,9 @@ func (u *Upstream) Failed(reason resilience.Reason) {
 		u.failures[reason].Add(1)
 	}
 }
+
+// Away counts a GOAWAY of an endpoint by its code.
+func (u *Upstream) Away(code string) { u.away.add(code) }
 
 // Endpoints sets how many endpoints the service has, and how many of them are usable.
 func (u *Upstream) Endpoints(known, usable int) {

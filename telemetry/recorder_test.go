@@ -68,6 +68,7 @@ func everything(r *Recorder) {
 	up.Decided(resilience.WhyRetry)
 	up.Decided(resilience.WhyBudget)
 	up.BodyTooLarge()
+	up.Away("ENHANCE_YOUR_CALM")
 	up.LimitRefused("in_flight")
 	r.LimitRefused("connections")
 	l := r.Listener(Outbound, "outbound")

@@ -9,341 +9,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
-	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 )
-
-const (
-	// pingAfter is how long a connection with work open may be silent before it is asked whether it lives: no oftener than
-	// servers with a ping policy put up with.
-	pingAfter  = 60 * time.Second
-	pingAnswer = 15 * time.Second
-	// ownStreams bounds the streams of one connection, whatever the peer allows.
-	ownStreams = 250
-	// lastStream is where a connection is given up because its identifiers run out (RFC 9113 5.1.1).
-	lastStream = 1<<31 - 1000
-)
-
-// Pool keeps sessions to one endpoint. It fills one before it opens the next.
-type Pool struct {
-	address  string
-	lim      *Limits
-	observer upstream.Observer
-
-	mu       sync.Mutex // guards what follows; taken before a session's lock
-	settings upstream.Settings
-	conns    []*clientConn
-	dialing  bool
-	waiters  []chan struct{} // first come, first served
-	closed   bool
-}
-
-// NewPool returns an empty pool. observer may be nil.
-func NewPool(address string, s upstream.Settings, lim Limits, observer upstream.Observer) *Pool {
-	return &Pool{address: address, lim: &lim, observer: observer, settings: s}
-}
-
-// Set changes what the pool may do.
-func (p *Pool) Set(s upstream.Settings) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.settings = s
-}
-
-// clientConn is an upstream connection: the owner of its session.
-type clientConn struct {
-	pool    *Pool
-	session *session
-	ready   chan struct{} // closed when the peer's settings came
-	once    sync.Once
-
-	reserved int // streams in use or promised; guarded by the pool's lock, as the rest
-	served   int
-	gone     bool // no new streams
-}
-
-// Open implements pipeline.Pool. fresh is satisfied by any session that still takes streams: one that died is not kept.
-func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
-	start := time.Now()
-	for {
-		p.mu.Lock()
-		if p.closed {
-			p.mu.Unlock()
-			return nil, upstream.ErrClosed
-		}
-		if c := p.pickLocked(); c != nil {
-			a := attempts.Get().(*attempt)
-			a.c, a.reused, a.queued = c, c.served > 0, time.Since(start)
-			if !a.reused {
-				a.connecting, a.queued = a.queued, 0
-			}
-			c.reserved++
-			c.served++
-			p.mu.Unlock()
-			return a, nil
-		}
-		if !p.dialing && p.mayDialLocked() {
-			p.dialing = true
-			p.mu.Unlock()
-			if err := p.dial(start.Add(connect), until); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if len(p.waiters) >= p.settings.MaxWaiting {
-			p.mu.Unlock()
-			return nil, pipeline.Saturated(upstream.ErrWaiting)
-		}
-		w := make(chan struct{}, 1)
-		p.waiters = append(p.waiters, w)
-		p.mu.Unlock()
-		if err := p.await(w, until); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// mayDialLocked reports whether another connection may be opened, and is of use.
-func (p *Pool) mayDialLocked() bool {
-	for _, c := range p.conns {
-		if c.session.shut() {
-			return false
-		}
-	}
-	return p.settings.MaxOpen <= 0 || len(p.conns) < p.settings.MaxOpen
-}
-
-// pickLocked returns a session with room for a stream.
-func (p *Pool) pickLocked() *clientConn {
-	for _, c := range p.conns {
-		if !c.gone && c.reserved < c.session.room() {
-			return c
-		}
-	}
-	return nil
-}
-
-// room is how many streams the peer lets us have at once.
-func (s *session) room() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil || s.peerAway || s.nextID > lastStream || len(s.out) > 4*roomy {
-		return 0
-	}
-	return int(min(s.peer.streams, ownStreams))
-}
-
-// shut reports whether the peer lives and lets us have no stream at all: another connection would be no better.
-func (s *session) shut() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err == nil && !s.peerAway && s.peer.streams == 0
-}
-
-func (p *Pool) await(w chan struct{}, until time.Time) error {
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-w:
-		return nil
-	case <-t.C:
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, x := range p.waiters {
-		if x == w {
-			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
-			return pipeline.Saturated(upstream.ErrSaturated)
-		}
-	}
-	p.wakeLocked(1) // the chance came at the last moment: somebody else's
-	return pipeline.Saturated(upstream.ErrSaturated)
-}
-
-func (p *Pool) wakeLocked(n int) {
-	for ; n > 0 && len(p.waiters) > 0; n-- {
-		p.waiters[0] <- struct{}{}
-		p.waiters = append(p.waiters[:0], p.waiters[1:]...)
-	}
-}
-
-// dial opens a session and waits until its peer has said what it can do.
-func (p *Pool) dial(deadline, until time.Time) error {
-	start := time.Now()
-	if !until.IsZero() && until.Before(deadline) {
-		deadline = until
-	}
-	c, err := p.connect(deadline)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dialing = false
-	p.wakeLocked(len(p.waiters))
-	if err == nil && c.gone {
-		err = errGoneAway
-	}
-	if err == nil && p.closed {
-		err = upstream.ErrClosed
-		c.session.nc.Abort()
-	}
-	if p.observer != nil && err == nil {
-		p.observer.Opened(time.Since(start))
-	}
-	switch {
-	case errors.Is(err, upstream.ErrTimeout):
-		p.failed(true)
-		return pipeline.ConnectTimeout(err)
-	case err != nil:
-		p.failed(false)
-		return err
-	}
-	p.conns = append(p.conns, c)
-	return nil
-}
-
-func (p *Pool) failed(timeout bool) {
-	if p.observer != nil {
-		p.observer.ConnectFailed(timeout)
-	}
-}
-
-func (p *Pool) connect(deadline time.Time) (*clientConn, error) {
-	nc, err := upstream.Dial(p.address, deadline)
-	if err != nil {
-		return nil, err
-	}
-	c := &clientConn{pool: p, ready: make(chan struct{})}
-	c.session = newSession(netio.New(nc), true, p.lim, c, nil)
-	c.session.greet()
-	go c.session.run()
-	t := time.NewTimer(time.Until(deadline))
-	defer t.Stop()
-	select {
-	case <-c.ready:
-		return c, nil
-	case <-c.session.done:
-		c.session.mu.Lock()
-		defer c.session.mu.Unlock()
-		return nil, &NotHTTP2{Err: c.session.err}
-	case <-t.C:
-		c.session.nc.Abort()
-		return nil, upstream.ErrTimeout
-	}
-}
-
-// NotHTTP2 says that a peer took the connection and did not answer the preface as HTTP/2 does.
-type NotHTTP2 struct{ Err error }
-
-// Error implements error.
-func (e *NotHTTP2) Error() string { return "the endpoint does not speak HTTP/2: " + e.Err.Error() }
-
-// Unwrap returns what came instead.
-func (e *NotHTTP2) Unwrap() error { return e.Err }
-
-// headers implements owner: a server opens no streams, but what it sends may come late.
-func (c *clientConn) headers(s *session, id uint32, h *head) error {
-	h.release()
-	if s.idleLocked(id) {
-		return &connError{protocolError, "HEADERS on an idle stream"}
-	}
-	return nil
-}
-
-// tick implements owner.
-func (c *clientConn) tick(s *session, now time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case !s.pinged.IsZero() && now.Sub(s.pinged) > pingAnswer:
-		return errDead
-	case len(s.streams) > 0 && s.pinged.IsZero() && time.Duration(s.quiet)*tickEvery >= pingAfter:
-		s.pingLocked(now)
-	case len(s.streams) == 0 && now.Sub(s.idleSince) >= s.lim.IdleTimeout:
-		return errIdle
-	}
-	return s.err
-}
-
-var errDead = errors.New("the peer does not answer a PING")
-
-// settled implements owner.
-func (c *clientConn) settled(*session) {
-	c.once.Do(func() { close(c.ready) })
-	c.pool.mu.Lock()
-	defer c.pool.mu.Unlock()
-	c.pool.wakeLocked(len(c.pool.waiters))
-}
-
-// ended implements owner.
-func (c *clientConn) ended(*session) {
-	p := c.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c.gone = true
-	for i, x := range p.conns {
-		if x == c {
-			p.conns = append(p.conns[:i], p.conns[i+1:]...)
-			if p.observer != nil {
-				p.observer.Closed()
-			}
-			break
-		}
-	}
-	p.wakeLocked(len(p.waiters))
-}
-
-// done gives a stream's place back.
-func (c *clientConn) done() {
-	p := c.pool
-	p.mu.Lock()
-	c.reserved--
-	p.wakeLocked(1)
-	last := c.reserved == 0 && p.closed
-	p.mu.Unlock()
-	if last {
-		c.session.end()
-	}
-}
-
-// end closes a session that is not wanted any more.
-func (s *session) end() {
-	s.mu.Lock()
-	s.roomLocked()
-	s.out = appendGoAway(s.out, 0, noError, "")
-	s.kickLocked()
-	s.failLocked(errIdle)
-	s.mu.Unlock()
-}
-
-// Sweep does nothing: sessions look after themselves.
-func (p *Pool) Sweep() {}
-
-// Close ends sessions without streams now and the others when their streams are over. Nobody gets one any more.
-func (p *Pool) Close() {
-	p.mu.Lock()
-	p.closed = true
-	var idle []*clientConn
-	for _, c := range p.conns {
-		if c.reserved == 0 {
-			idle = append(idle, c)
-		}
-	}
-	p.wakeLocked(len(p.waiters))
-	p.mu.Unlock()
-	for _, c := range idle {
-		c.session.end()
-	}
-}
-
-// Counts returns how many connections are open, idle and waited for.
-func (p *Pool) Counts() (open, idle, waiting int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		if c.reserved == 0 {
-			idle++
-		}
-	}
-	return len(p.conns), idle, len(p.waiters)
-}
 
 var attempts = sync.Pool{New: func() any { return new(attempt) }}
 
@@ -418,6 +84,8 @@ func (a *attempt) headLocked(end bool) error {
 		a.refused = netio.ErrInterrupted
 	case a.protocol != "" && !s.peer.connect:
 		a.refused = errNoConnect
+	case !s.takesLocked(q.Fields, len(q.Method)+len(q.Authority)+len(q.Path)+len(q.Query)+1):
+		a.refused = pipeline.ErrTooLarge
 	}
 	if a.refused != nil {
 		return a.refused
@@ -492,7 +160,7 @@ func (a *attempt) SendEnd(trailers []pipeline.Field, _ bool) error {
 	if a.st == nil {
 		return a.refused
 	}
-	if !some {
+	if !some || !s.takesLocked(trailers, 0) { // trailers may be left out (RFC 9110 6.5.1)
 		return a.st.endLocked()
 	}
 	if err := a.st.sendableLocked(); err != nil {
@@ -533,6 +201,7 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 		case len(st.queue) > 0:
 			h := st.queue[0]
 			st.queue = append(st.queue[:0], st.queue[1:]...)
+			st.late = false
 			s.mu.Unlock()
 			a.got = true
 			problem := h.response(r, a.method)
@@ -561,6 +230,7 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 		late := st.reader.wait(until)
 		s.mu.Lock()
 		if late && len(st.queue) == 0 && st.err == nil {
+			st.late = true
 			s.mu.Unlock()
 			return netio.ErrTimeout
 		}
@@ -595,6 +265,7 @@ func (a *attempt) Close(bool) {
 	if st := a.st; st != nil {
 		s := c.session
 		s.mu.Lock()
+		slow := st.late && !st.rxEnd && st.err == nil
 		if (!st.rxEnd || !st.sentEnd) && !wasReset(st.err) {
 			st.resetLocked(cancelled)
 		}
@@ -602,6 +273,9 @@ func (a *attempt) Close(bool) {
 		s.closeIfIdleLocked()
 		s.mu.Unlock()
 		st.release()
+		if slow {
+			c.slow(time.Now())
+		}
 	}
 	*a = attempt{}
 	attempts.Put(a)

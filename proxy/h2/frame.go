@@ -402,8 +402,28 @@ func (e *encoder) add(name, value string) {
 		e.constant(strings.Clone(name), strings.Clone(value))
 		return
 	}
-	// A literal without indexing and with a new name (RFC 7541 6.2.2), not Huffman-coded.
-	e.buf = append(e.buf, 0)
+	e.literal(literalOnce, name, value)
+}
+
+// secret adds a field that no hop may index.
+func (e *encoder) secret(name, value string) {
+	if e.owes {
+		_ = e.e.WriteField(field{Name: strings.Clone(name), Value: strings.Clone(value), Sensitive: true}) // as in constant
+		e.owes = false
+		return
+	}
+	e.literal(literalNever, name, value)
+}
+
+// Literals with a new name (RFC 7541 6.2.2, 6.2.3).
+const (
+	literalOnce  = 0x00
+	literalNever = 0x10
+)
+
+// literal adds a field that is not indexed, not Huffman-coded either.
+func (e *encoder) literal(form byte, name, value string) {
+	e.buf = append(e.buf, form)
 	e.buf = appendText(e.buf, name)
 	e.buf = appendText(e.buf, value)
 }

@@ -106,7 +106,7 @@ func (h *head) add(f field, lim *Limits) {
 	if f.Name == "cookie" {
 		h.cookies++
 	}
-	h.fields = append(h.fields, pipeline.Field{Name: f.Name, Value: f.Value, ID: id, Drop: drop})
+	h.fields = append(h.fields, pipeline.Field{Name: f.Name, Value: f.Value, ID: id, Drop: drop, Secret: f.Sensitive})
 }
 
 // joinCookies makes one field of the crumbs that HTTP/2 allows (RFC 9113 8.2.3): others expect one.
@@ -123,6 +123,7 @@ func joinCookies(fields []pipeline.Field) {
 		} else {
 			f.Drop = true
 		}
+		fields[first].Secret = fields[first].Secret || f.Secret
 		if b.Len() > 0 && f.Value != "" { // a value may not end in whitespace
 			b.WriteString("; ")
 		}

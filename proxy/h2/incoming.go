@@ -238,6 +238,9 @@ func (s *session) onGoAway(f *frame) error {
 		f.value = s.peerLast
 	}
 	s.peerAway, s.peerLast = true, f.value
+	if f.code != noError {
+		s.peerWhy = f.code
+	}
 	if s.client {
 		for id, st := range s.streams {
 			if id > f.value {
@@ -286,6 +289,7 @@ func (s *session) block(f *frame) error {
 	}
 	h := s.head
 	s.head = nil
+	s.suspect.Store(false)
 	if h.tooMuch { // decoding it cost more than sending it
 		if err := s.charge(costHead); err != nil {
 			h.release()

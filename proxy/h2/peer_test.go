@@ -389,3 +389,6 @@ func (r *rig) dial1() net.Conn {
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	return nc
 }
+
+// after is a little later: slower than a rate that counts as progress, oftener than any time limit of a test.
+func (p *peer) after() <-chan time.Time { return time.After(50 * time.Millisecond) }

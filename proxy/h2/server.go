@@ -279,6 +279,9 @@ func (x *exchange) Interim(r *pipeline.Response) error {
 	if err := x.st.readyLocked(x.c.session.lim.IdleTimeout); err != nil {
 		return err
 	}
+	if !s.takesLocked(r.Fields, 0) {
+		return nil // an interim answer is not worth an error
+	}
 	s.encodeStatusLocked(r.Status)
 	s.encodeFieldsLocked(r.Fields, false)
 	return x.st.blockLocked(false)
@@ -291,6 +294,14 @@ func (x *exchange) Head(r *pipeline.Response, _ bool) error {
 		for i := range r.Fields {
 			f := &r.Fields[i]
 			f.Drop = f.Drop || strings.EqualFold(f.Name, "sec-websocket-accept")
+		}
+	}
+	if !r.Local {
+		x.c.session.mu.Lock()
+		fits := x.c.session.takesLocked(r.Fields, 0)
+		x.c.session.mu.Unlock()
+		if !fits {
+			return pipeline.ErrTooLarge
 		}
 	}
 	x.held, x.begun = r, true
@@ -360,6 +371,9 @@ func (x *exchange) endLocked(trailers []pipeline.Field) error {
 	}
 	if err := x.st.readyLocked(x.c.session.lim.IdleTimeout); err != nil {
 		return err
+	}
+	if !s.takesLocked(trailers, 0) {
+		return pipeline.ErrTooLarge
 	}
 	s.encodeFieldsLocked(trailers, false)
 	return x.st.blockLocked(true)

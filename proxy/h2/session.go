@@ -13,6 +13,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -84,15 +85,18 @@ type session struct {
 	away       awayState
 	peerAway   bool      // the peer sent GOAWAY
 	peerLast   uint32    // its last stream
+	peerWhy    code      // of it
 	settings   time.Time // when ours were sent; zero: acknowledged
 	pinged     time.Time // a PING of ours is out since; zero: none
+	lastPing   time.Time
 	idleSince  time.Time
 	err        error // why it is over
 
 	recent   [recentStreams]closedStream // the last streams that are over
 	recentAt int
 
-	done chan struct{} // closed when the reader has ended
+	suspect atomic.Bool   // a stream waited in vain, and nothing has come since that shows life
+	done    chan struct{} // closed when the reader has ended
 }
 
 // recentStreams is how many streams are remembered when they are over: what comes late for them is judged by how they
@@ -346,6 +350,7 @@ func (s *session) pong() error {
 	if s.pinged.IsZero() {
 		return nil
 	}
+	s.suspect.Store(false)
 	s.pinged = time.Time{}
 	if s.away == warned {
 		s.leaveLocked()
@@ -354,7 +359,7 @@ func (s *session) pong() error {
 }
 
 func (s *session) pingLocked(now time.Time) {
-	s.pinged = now
+	s.pinged, s.lastPing = now, now
 	s.roomLocked()
 	s.out = appendPing(s.out, false, []byte("sidecar!"))
 	s.kickLocked()

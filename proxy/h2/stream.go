@@ -3,7 +3,6 @@ package h2
 import (
 	"errors"
 	"io"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +75,7 @@ type stream struct {
 	err         error // why nothing more comes or goes
 	unprocessed bool  // the peer has surely not acted on it
 	interrupted bool  // reads are to end
+	late        bool  // client: the last wait for the peer was in vain
 
 	guarded pipeline.Upstream // server: the attempt to interrupt when the client leaves
 
@@ -115,7 +115,7 @@ func (st *stream) release() {
 		st.behind.release()
 	}
 	st.rx, st.cur, st.queue, st.behind, st.guarded = nil, nil, st.queue[:0], nil, nil
-	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted = false, false, false, false, false, false, false, false
+	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted, st.late = false, false, false, false, false, false, false, false, false
 	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
 	streams.Put(st)
 }
@@ -273,7 +273,7 @@ func (st *stream) next(until time.Time) ([]byte, error) {
 	for {
 		switch {
 		case len(st.rx) > 0:
-			st.cur, st.rx = st.rx, st.cur[:0]
+			st.cur, st.rx, st.late = st.rx, st.cur[:0], false
 			return st.cur, nil
 		case st.rxEnd:
 			return nil, io.EOF
@@ -286,6 +286,7 @@ func (st *stream) next(until time.Time) ([]byte, error) {
 		late := st.reader.wait(until)
 		s.mu.Lock()
 		if late && len(st.rx) == 0 && !st.rxEnd && st.err == nil {
+			st.late = true
 			return nil, netio.ErrTimeout
 		}
 	}
@@ -305,13 +306,19 @@ func (st *stream) creditLocked(n int64) {
 	s.kickLocked()
 }
 
-// send appends p as DATA frames, as far as windows and room allow, and waits for more of them. It gives up when nothing
-// can be sent for as long as stall, and at a limit unless that is zero.
+// minRate is how many octets a second must leave while a body waits for its peer. One octet now and then is no progress:
+// it would hold what is to be sent for ever (CVE-2019-9511, CVE-2019-9517).
+const minRate = 100
+
+// send appends p as DATA frames, as far as windows and room allow, and waits for more of them. It gives up when less than
+// minRate can be sent for as long as stall, and at a limit unless that is zero.
 func (st *stream) send(p []byte, stall time.Duration, limit time.Time) error {
 	s := st.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var until time.Time
+	enough := int64(stall.Seconds() * minRate) // to leave until then
+	left := enough
 	for len(p) > 0 {
 		if err := st.sendableLocked(); err != nil {
 			return err
@@ -326,21 +333,27 @@ func (st *stream) send(p []byte, stall time.Duration, limit time.Time) error {
 			s.sendWin -= n
 			s.dataSent++
 			s.kickLocked()
-			p, until = p[n:], time.Time{}
+			p = p[n:]
+			if left -= n; left <= 0 {
+				until, left = time.Time{}, enough
+			}
 			continue
 		}
+		hurried := false
 		if st.sendWin > 0 {
 			s.blocked = append(s.blocked, st)
 		}
 		if until.IsZero() {
-			if until = time.Now().Add(stall); !limit.IsZero() && limit.Before(until) {
-				until = limit
-			}
+			until = time.Now().Add(stall)
+		}
+		if !limit.IsZero() && limit.Before(until) {
+			until, hurried = limit, true
 		}
 		s.mu.Unlock()
 		late := st.writer.wait(until)
 		s.mu.Lock()
-		if late && (st.sendWin <= 0 || s.sendWin <= 0 || len(s.out) >= roomy) {
+		if late && (left < enough && !hurried || st.sendWin <= 0 || s.sendWin <= 0 || len(s.out) >= roomy) {
+			st.late = true
 			return netio.ErrTimeout
 		}
 	}
@@ -462,49 +475,3 @@ func (b body) Raw() (*netio.Conn, int64) { return nil, 0 }
 
 // Advance implements pipeline.Body.
 func (b body) Advance(int64) {}
-
-func (s *session) encodeStatusLocked(status int) {
-	s.enc.constant(":status", statusText(status))
-}
-
-// statusText avoids garbage for what is answered most.
-func statusText(status int) string {
-	switch status {
-	case 200:
-		return "200"
-	case 204:
-		return "204"
-	case 304:
-		return "304"
-	case 404:
-		return "404"
-	case 503:
-		return "503"
-	}
-	return strconv.Itoa(status)
-}
-
-func (s *session) encodeLengthLocked(n int64) {
-	s.enc.add("content-length", strconv.FormatInt(n, 10))
-}
-
-// encodeFields adds the fields that are sent on to the session's encoder. keepLength says that a content-length among
-// them is true.
-func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
-	for i := range fields {
-		f := &fields[i]
-		if f.Drop {
-			continue
-		}
-		switch f.ID {
-		case pipeline.FieldHost, pipeline.FieldTransferEncoding, pipeline.FieldConnection, pipeline.FieldUpgrade,
-			pipeline.FieldKeepAlive, pipeline.FieldProxyConnection, pipeline.FieldTE:
-			continue
-		case pipeline.FieldContentLength:
-			if !keepLength {
-				continue
-			}
-		}
-		s.enc.add(lowerName(f.Name), f.Value)
-	}
-}

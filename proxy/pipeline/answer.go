@@ -30,6 +30,9 @@ func (p *Pipeline) Note(x *Exchange, detail string) {
 func (x *Exchange) fail(a resilience.Action) {
 	if a.Reason != resilience.CallerGone {
 		status := 0
+		if a.Reason == resilience.BadRequest { // of an endpoint that takes no head as large
+			status = 431
+		}
 		if a.Reason == resilience.Overloaded {
 			x.p.Recorder.UpstreamConn(x.to.Service.Name).LimitRefused(resilience.LimitConnections.String())
 			x.retryAfter(time.Now().Add(time.Second))

@@ -256,6 +256,9 @@ func (x *Exchange) awaitFailed(err error) resilience.Outcome {
 	kind := resilience.Reset
 	var pe *ProtocolError
 	switch {
+	case errors.Is(err, ErrTooLarge):
+		kind = resilience.Unfit
+		x.out.Detail = err.Error()
 	case errors.Is(err, netio.ErrTimeout):
 		kind = resilience.TimedOut
 		x.out.Detail = "no response head in time"
@@ -328,7 +331,7 @@ func (x *Exchange) judge(next resilience.Action) {
 // report feeds one outcome to outlier detection and balancer.
 func (x *Exchange) report(o resilience.Outcome) {
 	ep, svc, now := x.ep, x.to.Service, x.Clock
-	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && x.to.Set.Spec().Kind.Learns() {
+	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && o.Kind != resilience.Unfit && x.to.Set.Spec().Kind.Learns() {
 		if o.Failed() {
 			ep.Meter.ObserveFailure(now, now.Sub(x.began), x.rt.Plan.Longest())
 		} else {

@@ -45,6 +45,7 @@ type Field struct {
 	Name, Value string
 	ID          FieldID
 	Drop        bool // not sent on
+	Secret      bool // no hop may keep it for compression (RFC 7541 7.1.3)
 }
 
 // Classify tells which field a name means, compared without case.

@@ -6,6 +6,7 @@
 package pipeline
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -59,6 +60,9 @@ type ProtocolError struct {
 	Status int    // what a client is told when its request is at fault
 	Text   string // what is wrong
 }
+
+// ErrTooLarge says that a head is larger than the other side takes. Nothing of it was sent.
+var ErrTooLarge = errors.New("the head is larger than the other side takes (SETTINGS_MAX_HEADER_LIST_SIZE)")
 
 // Error returns the text.
 func (e *ProtocolError) Error() string { return e.Text }

@@ -24,7 +24,18 @@ func (x *Exchange) relay() {
 		return
 	}
 	x.out.Status = x.resp.Status
-	ok := x.relayBody()
+	err := x.down.Head(&x.resp, x.upload.poll())
+	if errors.Is(err, ErrTooLarge) {
+		x.abandon()
+		x.answer(resilience.UpstreamProtocol, 0, err.Error())
+		return
+	}
+	ok := false
+	if err == nil {
+		ok = x.relayBody()
+	} else {
+		x.lostCaller(err)
+	}
 	if x.upload.running {
 		if ok && x.resp.Status < 400 && !x.Req.Expect {
 			x.upload.waitFor(x.up) // an early answer: the endpoint may still read
@@ -35,12 +46,9 @@ func (x *Exchange) relay() {
 	x.close(ok && x.upload.downErr == nil && x.upload.upErr == nil)
 }
 
-// relayBody sends head, body and trailers, and reports whether all arrived.
+// relayBody sends body and trailers, and reports whether all arrived.
 func (x *Exchange) relayBody() bool {
 	down, body := x.down, x.up.Body()
-	if err := down.Head(&x.resp, x.upload.poll()); err != nil {
-		return x.lostCaller(err)
-	}
 	if p := x.ahead.piece; p != nil {
 		if err := x.pass(p); err != nil {
 			return x.lostCaller(err)

@@ -86,7 +86,8 @@ type Stream interface {
 
 	// Interim sends an interim response at once.
 	Interim(r *Response) error
-	// Head starts the final response. unread says that the request body was not, or is not yet, read to its end.
+	// Head starts the final response. unread says that the request body was not, or is not yet, read to its end. After
+	// ErrTooLarge another head may follow.
 	Head(r *Response, unread bool) error
 	// Write sends a piece of the body, Flush what has been held back so far, End the end of the message and all before it.
 	Write(p []byte) error

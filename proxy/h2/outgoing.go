@@ -1,0 +1,78 @@
+package h2
+
+import (
+	"strconv"
+
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+)
+
+// noList is a SETTINGS_MAX_HEADER_LIST_SIZE that needs no counting: heads are bounded when they come in.
+const noList = 16 << 20
+
+// pseudoSize is what the pseudo-fields of a head count at most beside their values.
+const pseudoSize = 4*32 + len(":method:scheme:path:authority") + len("CONNECT")
+
+// takesLocked reports whether the peer takes a head, or trailers, of these fields, with pseudo-fields whose values have so
+// many octets (RFC 9113 6.5.2).
+func (s *session) takesLocked(fields []pipeline.Field, pseudo int) bool {
+	if s.peer.list >= noList {
+		return true
+	}
+	n := pseudo + pseudoSize
+	for i := range fields {
+		if f := &fields[i]; !f.Drop {
+			n += len(f.Name) + len(f.Value) + 32
+		}
+	}
+	return n <= int(s.peer.list)
+}
+
+func (s *session) encodeStatusLocked(status int) {
+	s.enc.constant(":status", statusText(status))
+}
+
+// statusText avoids garbage for what is answered most.
+func statusText(status int) string {
+	switch status {
+	case 200:
+		return "200"
+	case 204:
+		return "204"
+	case 304:
+		return "304"
+	case 404:
+		return "404"
+	case 503:
+		return "503"
+	}
+	return strconv.Itoa(status)
+}
+
+func (s *session) encodeLengthLocked(n int64) {
+	s.enc.add("content-length", strconv.FormatInt(n, 10))
+}
+
+// encodeFields adds the fields that are sent on to the session's encoder. keepLength says that a content-length among
+// them is true.
+func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
+	for i := range fields {
+		f := &fields[i]
+		if f.Drop {
+			continue
+		}
+		switch f.ID {
+		case pipeline.FieldHost, pipeline.FieldTransferEncoding, pipeline.FieldConnection, pipeline.FieldUpgrade,
+			pipeline.FieldKeepAlive, pipeline.FieldProxyConnection, pipeline.FieldTE:
+			continue
+		case pipeline.FieldContentLength:
+			if !keepLength {
+				continue
+			}
+		}
+		if f.Secret {
+			s.enc.secret(lowerName(f.Name), f.Value)
+			continue
+		}
+		s.enc.add(lowerName(f.Name), f.Value)
+	}
+}

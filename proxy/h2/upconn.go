@@ -1,0 +1,103 @@
+package h2
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// clientConn is an upstream connection: the owner of its session.
+type clientConn struct {
+	pool    *Pool
+	session *session
+	ready   chan struct{} // closed when the peer's settings came
+	once    sync.Once
+
+	reserved int // streams in use or promised; guarded by the pool's lock, as the rest
+	served   int
+	gone     bool // no new streams
+	away     bool // the peer's GOAWAY was told
+}
+
+// headers implements owner: a server opens no streams, but what it sends may come late.
+func (c *clientConn) headers(s *session, id uint32, h *head) error {
+	h.release()
+	if s.idleLocked(id) {
+		return &connError{protocolError, "HEADERS on an idle stream"}
+	}
+	return nil
+}
+
+// tick implements owner.
+func (c *clientConn) tick(s *session, now time.Time) error {
+	c.pool.mu.Lock()
+	every := c.pool.calm.pingAfter(now)
+	c.pool.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.pinged.IsZero() && now.Sub(s.pinged) > pingAnswer:
+		return errDead
+	case len(s.streams) > 0 && s.pinged.IsZero() && time.Duration(s.quiet)*tickEvery >= every:
+		s.pingLocked(now)
+	case len(s.streams) == 0 && now.Sub(s.idleSince) >= s.lim.IdleTimeout:
+		return errIdle
+	}
+	return s.err
+}
+
+var errDead = errors.New("the peer does not answer a PING")
+
+// settled implements owner.
+func (c *clientConn) settled(s *session) {
+	c.once.Do(func() { close(c.ready) })
+	s.mu.Lock()
+	away, why := s.peerAway, s.peerWhy
+	s.mu.Unlock()
+	p := c.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if away && !c.away {
+		if p.observer != nil {
+			p.observer.Away(why.String())
+		}
+		if why == enhanceYourCalm {
+			p.calm.complain(time.Now(), jitter())
+		}
+	}
+	c.away = c.away || away
+	p.wakeLocked(len(p.waiters))
+}
+
+// slow makes the connection one to be avoided: a stream on it waited in vain. A PING, where one may be sent, finds out
+// whether it lives; that, and any answer, clears it.
+func (c *clientConn) slow(now time.Time) {
+	c.pool.mu.Lock()
+	every := c.pool.calm.pingAfter(now)
+	c.pool.mu.Unlock()
+	s := c.session
+	s.suspect.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && s.pinged.IsZero() && now.Sub(s.lastPing) >= every {
+		s.pingLocked(now)
+	}
+}
+
+// ended implements owner.
+func (c *clientConn) ended(*session) {
+	p := c.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.gone = true
+	for i, x := range p.conns {
+		if x == c {
+			p.conns = append(p.conns[:i], p.conns[i+1:]...)
+			if p.observer != nil {
+				p.observer.Closed()
+			}
+			break
+		}
+	}
+	p.wakeLocked(len(p.waiters))
+}
