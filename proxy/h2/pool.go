@@ -103,6 +103,9 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 	}
 }
 
+// maxSuspects is how many connections that are slow make no case for one more.
+const maxSuspects = 2
+
 // mayDialLocked reports whether another connection may be opened, and is of use.
 func (p *Pool) mayDialLocked() bool {
 	for _, c := range p.conns {
@@ -114,19 +117,23 @@ func (p *Pool) mayDialLocked() bool {
 }
 
 // pickLocked returns a session with room for a stream: the first, so that one is filled before the next is used. One that
-// let a stream wait in vain is passed over where there is, or may be, another.
+// let a stream wait in vain is passed over where there is, or may be, another; with maxSuspects of them it is the endpoint
+// that is slow.
 func (p *Pool) pickLocked() *clientConn {
 	var suspect *clientConn
+	suspects := 0
 	for _, c := range p.conns {
 		switch {
 		case c.gone || c.reserved >= c.session.room():
 		case !c.session.suspect.Load():
 			return c
-		case suspect == nil:
-			suspect = c
+		default:
+			if suspects++; suspect == nil {
+				suspect = c
+			}
 		}
 	}
-	if suspect != nil && (p.dialing || !p.mayDialLocked() || p.calm.left(time.Now()) > 0) {
+	if suspect != nil && (suspects >= maxSuspects || p.dialing || !p.mayDialLocked() || p.calm.left(time.Now()) > 0) {
 		return suspect
 	}
 	return nil
