@@ -22,6 +22,7 @@ type Meter struct {
 	State  atomic.Uint32 // bits above
 	Active atomic.Int64  // attempts in flight, those still connecting included
 	Since  atomic.Int64  // Unix nanoseconds when it became usable, for slow start; 0: always was
+	Leaves atomic.Int64  // Unix nanoseconds until when StateDraining holds
 
 	ewma atomic.Uint64 // bits of a float64: decayed latency in nanoseconds
 	seen atomic.Int64  // Unix nanoseconds of the last sample

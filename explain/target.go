@@ -41,7 +41,8 @@ type Endpoint struct {
 	Usable   bool              `json:"usable"`
 	State    string            `json:"state"` // usable, or why not: ejected, unhealthy, draining, probe
 	Reason   string            `json:"ejected_because,omitempty"`
-	Until    *time.Time        `json:"ejected_until,omitempty"` // at the earliest; a probe must succeed too
+	Until    *time.Time        `json:"ejected_until,omitempty"`  // at the earliest; a probe must succeed too
+	Leaves   *time.Time        `json:"draining_until,omitempty"` // it said itself that it leaves, and is left out so long
 	Times    int               `json:"ejections,omitempty"`
 	Failures int               `json:"failures_in_a_row,omitempty"`
 	InFlight int64             `json:"in_flight"`
@@ -197,6 +198,10 @@ func Endpoints(t *snapshot.Target, now time.Time) []Endpoint {
 			Address: e.Address, Weight: e.Spec.Weight, Group: e.Spec.Group, Zone: e.Spec.Zone, Region: e.Spec.Region,
 			Version: e.Spec.Version, Labels: e.Spec.Labels, From: e.Spec.From.String(),
 			Usable: state == 0, State: balance.StateText(state), InFlight: e.Meter.Active.Load(), Near: t.Set.Endpoint(i).Near,
+		}
+		if state&balance.StateDraining != 0 {
+			until := e.LeavesUntil()
+			v.Leaves = &until
 		}
 		h := t.Service.Outlier.State(now, e.Health)
 		v.Times, v.Failures = h.Ejections, h.Consecutive

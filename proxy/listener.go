@@ -96,6 +96,9 @@ func (l *listener) retarget(w want, c *config.Config) {
 	if w.protocol == "tcp" || w.protocol == "auto" {
 		t.tcp = &tcp.Server{Pipeline: pl, Service: w.service}
 	}
+	if gone := l.p.leaving; w.dir == telemetry.Inbound && !gone.IsZero() {
+		t.offline(gone)
+	}
 	if old := l.target.Swap(t); old != nil {
 		old.drain()
 		l.former = append(l.former, old)
@@ -228,6 +231,14 @@ func (t *target) drain() {
 	}
 }
 
+// offline is drain with answers that tell callers who are sidecars to send nothing more; we are gone at that time.
+func (t *target) offline(gone time.Time) {
+	if t.http != nil {
+		t.http.Offline(gone)
+		t.h2.Offline(gone)
+	}
+}
+
 // closeIdle closes connections of a draining target that have nothing to do.
 func (t *target) closeIdle(now time.Time) {
 	if t.http != nil {
@@ -270,6 +281,23 @@ func detect(c *netio.Conn) (sniff.Protocol, []byte) {
 
 // idleGrace is how long a draining connection must have been idle to be closed: a request may be on its way in it.
 const idleGrace = time.Second
+
+// Leave has the answers of the inbound side say that we leave and are gone at a time: their connections end, and callers
+// who are sidecars turn to others at once (S-230). Everything is served as before.
+func (p *Proxy) Leave(gone time.Time) {
+	p.mu.Lock()
+	p.leaving = gone
+	var targets []*target
+	for _, l := range slices.Concat(slices.Collect(maps.Values(p.listeners)), p.retired) {
+		if l.target.Load().dir == telemetry.Inbound {
+			targets = append(targets, l.targets()...)
+		}
+	}
+	p.mu.Unlock()
+	for _, t := range targets {
+		t.offline(gone)
+	}
+}
 
 // Drain ends one direction: answers say that their connection closes, after grace no connection is accepted any more, and
 // what is in flight finishes. It returns when nothing is left, or cuts off what is left when ctx ends.

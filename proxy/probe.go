@@ -24,10 +24,7 @@ func (p *Proxy) Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.
 	p.sickMu.Lock()
 	p.sick[sickKey{s.Inbound, s.Name}] = struct{}{}
 	p.sickMu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.wakeUp()
 }
 
 // Breaker implements pipeline.Observer.

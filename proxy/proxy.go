@@ -13,15 +13,19 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
+	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
-// Options is what a proxy needs. All fields but Seed must be set.
+// Options is what a proxy needs. Recorder and Log must be set.
 type Options struct {
 	Recorder *telemetry.Recorder
 	Log      *slog.Logger
 	Seed     uint64 // random: where round robin starts
+	// Refresh asks for the endpoints of a service anew, since one of them said that it leaves. It must not block; nil:
+	// nobody is asked.
+	Refresh func(service string)
 }
 
 // Proxy is the data plane of one process.
@@ -36,11 +40,15 @@ type Proxy struct {
 	listeners map[string]*listener // by address
 	retired   []*listener          // closed ones whose connections may go on
 	stopping  map[telemetry.Direction]bool
+	leaving   time.Time      // when we will be gone, since Leave was called
 	done      sync.WaitGroup // goroutines of listeners and connections
 
 	sickMu sync.Mutex
 	sick   map[sickKey]struct{} // services with ejected endpoints; guarded by sickMu
-	wake   chan struct{}        // tells the prober that there is one more
+	wake   chan struct{}        // tells Run that there is more to do
+
+	noticeMu sync.Mutex
+	notices  map[*resilience.EndpointHealth]notice // endpoints that said they leave; guarded by noticeMu
 }
 
 type sickKey struct {
@@ -56,15 +64,15 @@ func New(o Options) (*Proxy, error) {
 	}
 	return &Proxy{
 		o: o, watcher: w, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
-		sick: map[sickKey]struct{}{}, wake: make(chan struct{}, 1),
+		sick: map[sickKey]struct{}{}, wake: make(chan struct{}, 1), notices: map[*resilience.EndpointHealth]notice{},
 	}, nil
 }
 
 // Snapshot returns what is in force, nil before the first Apply.
 func (p *Proxy) Snapshot() *snapshot.Snapshot { return p.store.Load() }
 
-// Run does what has to be done beside the exchanges until ctx ends: probes of ejected endpoints, and closing what was
-// idle for too long.
+// Run does what has to be done beside the exchanges until ctx ends: probes of ejected endpoints, the return of those that
+// did not leave after all, and closing what was idle for too long.
 func (p *Proxy) Run(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -82,7 +90,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		case <-p.wake:
 			probe.Reset(0)
 		case now := <-probe.C:
-			if next := p.probe(ctx, now, &probes); !next.IsZero() {
+			if next := soonest(p.probe(ctx, now, &probes), p.endNotices(now)); !next.IsZero() {
 				probe.Reset(max(time.Millisecond, time.Until(next)))
 			}
 		}

@@ -19,6 +19,22 @@ func (e *Endpoint) Readmit(now time.Time) {
 	}
 }
 
+// Leaves keeps calls away from the endpoint until a time, since it said itself that it leaves.
+func (e *Endpoint) Leaves(until time.Time) {
+	e.Meter.Leaves.Store(until.UnixNano())
+	e.Meter.State.Or(balance.StateDraining)
+}
+
+// LeavesUntil returns how long Leaves holds.
+func (e *Endpoint) LeavesUntil() time.Time { return time.Unix(0, e.Meter.Leaves.Load()) }
+
+// Stays ends what Leaves began; slow start begins at now.
+func (e *Endpoint) Stays(now time.Time) {
+	if e.Meter.State.And(^balance.StateDraining)&balance.StateDraining != 0 {
+		e.Meter.Since.Store(now.UnixNano())
+	}
+}
+
 // Usable returns how many endpoints of the service are usable.
 func (s *Service) Usable() int {
 	n := 0

@@ -223,6 +223,8 @@ func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 	u.away.each(func(code string, n uint64) { s.count(d.away, n, pair("code", code), svc) })
 	u.ejections.each(func(why string, n uint64) { s.count(d.ejections, n, svc, pair("why", why)) })
 	s.count(d.readmissions, u.readmitted.Load(), svc)
+	s.count(d.notices, u.offline.Load(), svc)
+	s.count(d.returns, u.online.Load(), svc)
 	u.spared.each(func(why string, n uint64) { s.count(d.spared, n, svc, pair("why", why)) })
 	s.count(d.panics, u.panics.Load(), svc)
 	u.limits.each(func(limit string, n uint64) { s.count(d.limits, n, pair("limit", limit), svc) })

@@ -15,7 +15,7 @@ type descriptions struct {
 	upOpen, upIdle, connects, connectSeconds        *prometheus.Desc
 	connectFailures, endpoints, decisions           *prometheus.Desc
 	bodyTooLarge, ejections, readmissions, limits   *prometheus.Desc
-	spared, panics, away                            *prometheus.Desc
+	spared, panics, away, notices, returns          *prometheus.Desc
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
@@ -78,6 +78,8 @@ func (d *descriptions) upstream() {
 		"Failures after which an endpoint should have gone out, but was kept for want of others, by rule.", "service", "why")
 	d.panics = d.add("panic_picks_total", "Calls sent to an endpoint although none was usable.", "service")
 	d.readmissions = d.add("readmissions_total", "Ejected endpoints that came back.", "service")
+	d.notices = d.add("offline_notices_total", "Endpoints left out because they said that they leave.", "service")
+	d.returns = d.add("offline_returns_total", "Endpoints used again although they had said that they leave.", "service")
 	d.limits = d.add("limit_refusals_total", "Refusals by limit; service is empty for limits of the process.",
 		"limit", "service")
 }

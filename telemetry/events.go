@@ -13,6 +13,8 @@ const (
 	EventEjected    = "ejected"    // an endpoint is kept out
 	EventReadmitted = "readmitted" // and is back
 	EventSpared     = "spared"     // it should have been ejected, and was kept for want of others
+	EventOffline    = "offline"    // an endpoint is left out since it says that it leaves
+	EventOnline     = "online"     // and is used again
 	EventPanic      = "panic"      // no endpoint is usable: all are served
 	EventBreaker    = "breaker"    // a breaker went From one state To another
 	EventSwitch     = "switch"     // a degradation switch: To is its level and mode, or "off"; By who did it

@@ -69,7 +69,8 @@ type Upstream struct {
 	spared                counts
 	panics                atomic.Uint64
 	readmitted            atomic.Uint64
-	sparedTold, panicTold atomic.Int64 // Unix nanoseconds of the last event
+	offline, online       atomic.Uint64 // endpoints that said they leave, and that stayed
+	sparedTold, panicTold atomic.Int64  // Unix nanoseconds of the last event
 	limits                counts
 	away                  counts // GOAWAY of HTTP/2 by code
 }
@@ -315,6 +316,21 @@ func (u *Upstream) quiet(told *atomic.Int64, now time.Time) bool {
 func (r *Recorder) Readmitted(service, endpoint string) {
 	r.UpstreamConn(service).readmitted.Add(1)
 	r.events.Add(Event{Kind: EventReadmitted, Service: service, Endpoint: endpoint})
+}
+
+// Offline tells that an endpoint said that it leaves, and is left out for so long.
+func (r *Recorder) Offline(service, endpoint string, hold time.Duration) {
+	r.UpstreamConn(service).offline.Add(1)
+	r.events.Add(Event{
+		Kind: EventOffline, Service: service, Endpoint: endpoint,
+		Detail: "it says that it leaves; left out for " + hold.Round(time.Second).String(),
+	})
+}
+
+// Online tells that such an endpoint is used again.
+func (r *Recorder) Online(service, endpoint, why string) {
+	r.UpstreamConn(service).online.Add(1)
+	r.events.Add(Event{Kind: EventOnline, Service: service, Endpoint: endpoint, Detail: why})
 }
 
 // breaker states; the gauge shows these numbers.

@@ -90,6 +90,7 @@ func (l *life) drain(ctx context.Context, cfg *config.Config, start time.Time) {
 	side := func(dir telemetry.Direction) {
 		l.cut.Add(int64(l.p.proxy.Drain(ctx, dir, l.grace(cfg))))
 	}
+	l.p.proxy.Leave(start.Add(cfg.Limits.DrainTimeout))
 	sides.Go(func() { side(telemetry.Inbound) })
 	if len(cfg.Inbound) > 0 {
 		timeout := cfg.Limits.DrainTimeout

@@ -4,6 +4,7 @@ package meshtest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
@@ -58,3 +59,9 @@ func (Quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerd
 
 // Breaker implements pipeline.Observer.
 func (Quiet) Breaker(*snapshot.Route, resilience.BreakerChange) {}
+
+// Offline implements pipeline.Observer.
+func (Quiet) Offline(*snapshot.Endpoint, time.Time) {}
+
+// Online implements pipeline.Observer.
+func (Quiet) Online(*snapshot.Endpoint, time.Time) {}

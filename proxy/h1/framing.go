@@ -154,6 +154,16 @@ func dropNamed(fields []pipeline.Field) {
 	}
 }
 
+// named reports whether a Connection field names a field, given in lower case.
+func named(fields []pipeline.Field, name string) bool {
+	for i := range fields {
+		if fields[i].ID == pipeline.FieldConnection && listHas(fields[i].Value, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // settle checks what several fields say together.
 func (f *framing) settle() error {
 	switch {

@@ -56,6 +56,7 @@ func parseStatusLine(r *pipeline.Response, f *framing, line []byte) error {
 // judgeResponse works out framing and hop-by-hop fields of a parsed response head.
 func judgeResponse(r *pipeline.Response, f *framing, method string) error {
 	bodiless := r.Status < 200 || r.Status == 204 || r.Status == 304
+	mark := ""
 	// A response that has no body by its status may carry faulty framing without harm: it is ignored.
 	for i := range r.Fields {
 		fd := &r.Fields[i]
@@ -64,6 +65,8 @@ func judgeResponse(r *pipeline.Response, f *framing, method string) error {
 		case pipeline.FieldUpgrade:
 			fd.Drop = r.Status != 101 && r.Status != 426
 		case pipeline.FieldProxyAuthenticate:
+		case pipeline.FieldOffline:
+			fd.Drop, mark = true, fd.Value
 		default:
 			err := f.field(fd)
 			if err != nil && (!bodiless || fd.ID == pipeline.FieldConnection || f.lengthTwin) {
@@ -80,6 +83,9 @@ func judgeResponse(r *pipeline.Response, f *framing, method string) error {
 		}
 	}
 	if f.names {
+		if mark != "" && f.close && named(r.Fields, "x-sidecar-offline") {
+			r.Offline = pipeline.OfflineTime(mark)
+		}
 		dropNamed(r.Fields)
 	}
 	r.NoBody = bodiless || method == "HEAD"

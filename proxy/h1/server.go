@@ -33,6 +33,7 @@ type Server struct {
 
 	limits   atomic.Pointer[Limits]
 	draining atomic.Bool
+	offline  atomic.Int64 // Unix nanoseconds of our end, which answers tell; 0: they do not
 
 	mu    sync.Mutex
 	conns map[*conn]struct{} // guarded by mu
@@ -65,6 +66,12 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 
 // Drain asks every connection to end after the exchange in progress; the answers say so.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Offline is Drain with answers that tell callers who are sidecars to send nothing more; we are gone at that time.
+func (s *Server) Offline(gone time.Time) {
+	s.offline.Store(gone.UnixNano())
+	s.Drain()
+}
 
 // CloseIdle closes the connections that have waited for a request for at least d, and returns how many are left.
 func (s *Server) CloseIdle(now time.Time, d time.Duration) (left int) {

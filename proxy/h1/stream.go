@@ -2,6 +2,7 @@ package h1
 
 import (
 	"net"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
@@ -56,6 +57,10 @@ func (c *conn) Head(r *pipeline.Response, unread bool) error {
 	case r.Status == 426:
 		b = append(b, "Connection: Upgrade\r\n"...)
 	case r.NoBody && c.x.Req.Method == "CONNECT" && r.Status < 300:
+	case c.close && c.srv.offline.Load() != 0:
+		b = append(b, pipeline.OfflineName+": "...)
+		b = pipeline.AppendOfflineValue(b, time.Unix(0, c.srv.offline.Load()), time.Now())
+		b = append(b, "\r\nConnection: close, "+pipeline.OfflineName+"\r\n"...)
 	case c.close:
 		b = append(b, "Connection: close\r\n"...)
 	case c.f.minor == 0:

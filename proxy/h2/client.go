@@ -179,6 +179,13 @@ func hasSome(fields []pipeline.Field) bool {
 	return false
 }
 
+// PeerLeaves reports whether the peer has sent GOAWAY.
+func (a *attempt) PeerLeaves() bool {
+	a.c.session.mu.Lock()
+	defer a.c.session.mu.Unlock()
+	return a.c.session.peerAway
+}
+
 // Sent implements pipeline.Upstream.
 func (a *attempt) Sent() bool { return a.sent && !a.unprocessed }
 
@@ -208,6 +215,9 @@ func (a *attempt) ReadHead(r *pipeline.Response, until time.Time) error {
 			h.release()
 			if problem != "" {
 				return &pipeline.ProtocolError{Status: 502, Text: problem}
+			}
+			if r.Offline != 0 && !a.PeerLeaves() {
+				r.Offline = 0 // it speaks of somebody behind our peer
 			}
 			if a.protocol != "" && r.Status == 200 {
 				a.switched(r)

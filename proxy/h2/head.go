@@ -23,7 +23,8 @@ type head struct {
 	te                                                bool   // te: trailers
 	expect                                            bool   // 100-continue
 	cookies                                           int
-	end                                               bool // END_STREAM came with it
+	offline                                           string // value of pipeline.OfflineName
+	end                                               bool   // END_STREAM came with it
 }
 
 // pseudo is a set of pseudo-fields.
@@ -102,6 +103,8 @@ func (h *head) add(f field, lim *Limits) {
 		drop = h.expect
 	case pipeline.FieldHTTP2Settings, pipeline.FieldProxyAuthorization, pipeline.FieldProxy:
 		drop = true
+	case pipeline.FieldOffline:
+		h.offline, drop = f.Value, true
 	}
 	if f.Name == "cookie" {
 		h.cookies++
@@ -257,7 +260,10 @@ func (h *head) response(r *pipeline.Response, method string) string {
 	bodiless := r.Status < 200 || r.Status == 204 || r.Status == 304
 	r.NoBody = bodiless || method == "HEAD" || h.end
 	r.KeepLength = h.length >= 0 && (method == "HEAD" || r.Status == 304)
-	r.Length = h.length
+	r.Length, r.Offline = h.length, 0
+	if h.offline != "" {
+		r.Offline = pipeline.OfflineTime(h.offline)
+	}
 	if h.end && !bodiless && method != "HEAD" {
 		r.NoBody, r.Length = false, 0
 		if h.length > 0 {

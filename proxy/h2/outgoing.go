@@ -2,6 +2,7 @@ package h2
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
@@ -50,6 +51,11 @@ func statusText(status int) string {
 
 func (s *session) encodeLengthLocked(n int64) {
 	s.enc.add("content-length", strconv.FormatInt(n, 10))
+}
+
+// encodeOfflineLocked adds the mark of a server that is gone at a time, in Unix nanoseconds.
+func (s *session) encodeOfflineLocked(gone int64) {
+	s.enc.add("x-sidecar-offline", string(pipeline.AppendOfflineValue(nil, time.Unix(0, gone), time.Now())))
 }
 
 // encodeFields adds the fields that are sent on to the session's encoder. keepLength says that a content-length among

@@ -19,6 +19,7 @@ type Server struct {
 
 	limits   atomic.Pointer[Limits]
 	draining atomic.Bool
+	offline  atomic.Int64 // Unix nanoseconds of our end, which answers tell; 0: they do not
 	workers  workers
 
 	mu    sync.Mutex
@@ -39,7 +40,7 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	}
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
-	if s.draining.Load() {
+	if s.draining.Load() && s.offline.Load() == 0 { // else its first answer says so
 		c.session.mu.Lock()
 		c.session.warnLocked(time.Now())
 		c.session.mu.Unlock()
@@ -55,6 +56,13 @@ func (s *Server) Drain() {
 	s.draining.Store(true)
 	s.workers.close()
 	s.each(func(c *serverConn) { c.session.warnLocked(time.Now()) })
+}
+
+// Offline is Drain with answers that tell callers who are sidecars to send nothing more; we are gone at that time. A client
+// that comes yet is asked to leave with its first answer: one that went at once would not be told.
+func (s *Server) Offline(gone time.Time) {
+	s.offline.Store(gone.UnixNano())
+	s.Drain()
 }
 
 // CloseIdle lets clients that were asked to leave go, whether or not they have answered. It returns how many connections
@@ -217,9 +225,10 @@ type exchange struct {
 	st *stream
 	x  *pipeline.Exchange
 
-	held  *pipeline.Response // a final head that waits for what comes with it
-	begun bool
-	over  bool // counted as such by the session
+	held   *pipeline.Response // a final head that waits for what comes with it
+	begun  bool
+	marked bool // the head said that we leave
+	over   bool // counted as such by the session
 }
 
 var _ pipeline.Stream = (*exchange)(nil)
@@ -319,8 +328,16 @@ func (x *exchange) headLocked(end bool) error {
 		return err
 	}
 	s := x.c.session
+	gone := x.c.srv.offline.Load()
+	if gone != 0 {
+		s.warnLocked(time.Now())
+	}
 	s.encodeStatusLocked(r.Status)
 	s.encodeFieldsLocked(r.Fields, r.Length >= 0 && !r.NoBody || r.KeepLength)
+	if gone != 0 {
+		s.encodeOfflineLocked(gone)
+		x.marked = true
+	}
 	if r.Local && r.Length > 0 && !r.NoBody {
 		s.encodeLengthLocked(r.Length)
 	}
@@ -375,7 +392,14 @@ func (x *exchange) endLocked(trailers []pipeline.Field) error {
 	if !s.takesLocked(trailers, 0) {
 		return pipeline.ErrTooLarge
 	}
+	gone := x.c.srv.offline.Load()
+	if gone != 0 {
+		s.warnLocked(time.Now())
+	}
 	s.encodeFieldsLocked(trailers, false)
+	if gone != 0 && !x.marked { // the answer began before it was known
+		s.encodeOfflineLocked(gone)
+	}
 	return x.st.blockLocked(true)
 }
 

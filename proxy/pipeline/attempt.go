@@ -212,6 +212,9 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 		case status >= 200 || status == 101:
 			x.Clock = time.Now()
 			x.out.FirstByte = x.Clock.Sub(x.Start)
+			if x.resp.Offline != 0 || x.ep.Meter.State.Load()&balance.StateDraining != 0 {
+				x.noticed()
+			}
 			o := x.outcome(resilience.Answered)
 			o.Status = status
 			if x.call.is {

@@ -121,7 +121,7 @@ func (x *Exchange) identify() {
 			} else {
 				f.Drop = true
 			}
-		case FieldXSidecar, FieldGRPCPrevious:
+		case FieldXSidecar, FieldOffline, FieldGRPCPrevious:
 			f.Drop = true
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	FieldTraceparent
 	FieldVia
 	FieldXSidecar // names that begin with x-sidecar-
+	FieldOffline  // of those, the mark of an endpoint that leaves
 	FieldEnvoyTimeout
 	FieldContentType
 	FieldGRPCTimeout
@@ -151,6 +152,9 @@ func classifyX(name string) FieldID {
 		return pick(name, "x-request-id", FieldXRequestID, "", 0)
 	case 's':
 		if hasPrefixFold(name, "x-sidecar-") {
+			if equalFold(name, lowOffline) {
+				return FieldOffline
+			}
 			return FieldXSidecar
 		}
 	case 'e':

@@ -26,6 +26,10 @@ type Observer interface {
 	Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.EjectVerdict)
 	// Breaker tells a change of a route's breaker.
 	Breaker(r *snapshot.Route, c resilience.BreakerChange)
+	// Offline tells that an endpoint said that it leaves; its state says so already. It is told for each such answer.
+	Offline(e *snapshot.Endpoint, until time.Time)
+	// Online tells that an endpoint that is out for that reason answered an attempt begun at that time without saying so.
+	Online(e *snapshot.Endpoint, began time.Time)
 }
 
 // Pipeline serves the exchanges of one direction.

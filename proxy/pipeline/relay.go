@@ -78,6 +78,7 @@ func (x *Exchange) relayBody() bool {
 	}
 	x.settle()
 	trailers := body.Trailers()
+	x.noticedBehind(trailers)
 	FilterTrailers(trailers)
 	if err := down.End(trailers); err != nil {
 		return x.lostCaller(err)

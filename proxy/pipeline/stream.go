@@ -53,6 +53,8 @@ type Response struct {
 	// KeepLength says that a Content-Length among Fields is sent on although there is no body (HEAD, 304).
 	KeepLength bool
 	Local      bool // our own answer
+	// Offline is how long its endpoint wants no more requests, as it says itself; 0: it says nothing.
+	Offline time.Duration
 }
 
 // Body is a message body read piece by piece.
