@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
@@ -15,8 +16,11 @@ type inForce struct {
 	Trigger  string    `json:"trigger"`
 	Sources  []string  `json:"sources"`
 	// LastFailed is the last attempt to reload, if it was refused.
-	LastFailed *Reload           `json:"last_failed_reload"`
-	Warnings   []string          `json:"warnings"`
+	LastFailed *Reload  `json:"last_failed_reload"`
+	Warnings   []string `json:"warnings"`
+	// LocalRules are the services whose rules the local file gives: neither the config centre nor an operator's push
+	// changes them (S-127).
+	LocalRules []string          `json:"local_rules"`
 	Origins    map[string]string `json:"origins"`
 	Config     json.RawMessage   `json:"config"`
 }
@@ -36,10 +40,15 @@ func (a *api) config(w http.ResponseWriter, r *http.Request) {
 	v := a.process.Reloads()
 	shown := inForce{
 		Revision: s.Mesh.Revision, Loaded: v.Loaded.Time, Trigger: v.Loaded.Trigger, Sources: filled(v.Loaded.Sources),
-		LastFailed: v.Failed, Warnings: []string{}, Origins: origins(c), Config: text,
+		LastFailed: v.Failed, Warnings: []string{}, LocalRules: []string{}, Origins: origins(c), Config: text,
 	}
-	for i := range c.Warnings {
-		shown.Warnings = append(shown.Warnings, c.Warnings[i].Error())
+	for _, w := range slices.Concat(c.Warnings, s.Warnings) {
+		shown.Warnings = append(shown.Warnings, w.Error())
+	}
+	for _, r := range c.RuleSets() {
+		if r.Local() {
+			shown.LocalRules = append(shown.LocalRules, r.Service)
+		}
 	}
 	answer(w, http.StatusOK, shown)
 }
@@ -52,6 +61,12 @@ func origins(c *config.Config) map[string]string {
 	}
 	for name, s := range c.Services {
 		m["services."+name] = s.From.String()
+	}
+	for _, r := range c.RuleSets() {
+		m["rules."+r.Service] = r.Rules.From.String()
+	}
+	for name, g := range c.Grey {
+		m["grey."+name] = g.From.String()
 	}
 	for _, in := range c.Inbound {
 		m["inbound."+in.Service] = in.From.String()

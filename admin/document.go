@@ -73,6 +73,7 @@ func document(c *config.Config) object {
 	if len(n.Labels) > 0 {
 		node["labels"] = n.Labels
 	}
+	putList(node, "address", n.Addresses)
 	putPart(o, "node", node)
 	registries, policies, services := object{}, object{}, object{}
 	for name, r := range c.Registries {
@@ -93,6 +94,7 @@ func document(c *config.Config) object {
 		inbound = append(inbound, inboundDocument(in))
 	}
 	putList(o, "inbound", inbound)
+	putRules(o, c)
 	return o
 }
 
@@ -164,6 +166,9 @@ func serviceDocument(s *config.Service) object {
 	putList(o, "endpoints", endpoints)
 	putPart(o, "policy", policyDocument(&s.Policy))
 	putList(o, "routes", routeDocuments(s.Routes))
+	if s.Rules != nil {
+		o["rules"] = rulesDocument(s.Rules)
+	}
 	return o
 }
 

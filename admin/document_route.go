@@ -91,6 +91,7 @@ func matchDocument(m *config.Match) object {
 	putPart(o, "header", valuesDocument(m.Headers))
 	putPart(o, "query", valuesDocument(m.Query))
 	putPart(o, "cookie", valuesDocument(m.Cookies))
+	putPart(o, "segment", valuesDocument(m.Segments))
 	putList(o, "host", m.Hosts)
 	putList(o, "caller", m.Callers)
 	if m.HasPercent {

@@ -68,6 +68,7 @@ func (c *Config) check() Errors {
 		}
 	}
 	k.policies()
+	k.errors = append(k.errors, append(c.groupCircles(), c.rulesTwice()...)...)
 	return k.errors
 }
 

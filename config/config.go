@@ -26,6 +26,19 @@ const (
 	RankFile         // the local file
 )
 
+// String is the name of a rank for metrics and people.
+func (r Rank) String() string {
+	switch r {
+	case RankCenter:
+		return "config_center"
+	case RankDynamic:
+		return "dynamic"
+	case RankFile:
+		return "file"
+	}
+	return "default"
+}
+
 // Origin says where a value was written. The zero Origin means a built-in default.
 type Origin struct {
 	Source    *Source
@@ -57,8 +70,13 @@ type Config struct {
 	Policies   map[string]*Policy
 	Defaults   Policy
 	Services   map[string]*Service
-	Inbound    []*Inbound
-	Telemetry  Telemetry
+	// Rules are those that stand under rules, by service; Merge puts those of services.NAME.rules beside them, so that
+	// RulesOf answers for both.
+	Rules     map[string]*Rules
+	Groups    []GroupSwitch
+	Grey      map[string]*Grey
+	Inbound   []*Inbound
+	Telemetry Telemetry
 
 	// Warnings says what is allowed, yet hardly meant, with its place.
 	Warnings []Error
@@ -71,6 +89,7 @@ type Config struct {
 type Node struct {
 	Service, ID, Group, Version, Zone, Region, Tenant, Environment string
 	Labels                                                         map[string]string
+	Addresses                                                      []netip.Addr // of the pod, as rules about hosts see it
 }
 
 // Listen holds the addresses we listen on; an empty one is "none" (that listener stays closed).
@@ -134,6 +153,7 @@ type Service struct {
 	GRPCWeb   GRPCWeb
 	Policy    Policy
 	Routes    []*Route
+	Rules     *Rules // nil: nothing is said
 
 	claims []claim // what depends on the rest of the configuration
 	sums   prints  // of all that is exported
@@ -213,6 +233,7 @@ type Match struct {
 	Headers    []ValueMatch
 	Query      []ValueMatch
 	Cookies    []ValueMatch
+	Segments   []ValueMatch // parts of the path between slashes, by their number from 1
 	Hosts      []string
 	Callers    []string // service name, CIDR, or key=value label
 	Percent    float64  // 0 … 1; 1 or HasPercent false: all

@@ -73,6 +73,6 @@ func shadowed(path string, routes []*Route) Errors {
 // everything tells whether each request fits.
 func (m *Match) everything() bool {
 	path := m.Path.Kind == PathAny || (m.Path.Kind == PathBelow || m.Path.Kind == PathPrefix) && m.Path.Value == "/"
-	return path && m.GRPC == "" && len(m.Methods)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Callers) == 0 &&
+	return path && m.GRPC == "" && len(m.Methods)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Segments)+len(m.Callers) == 0 &&
 		(len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (!m.HasPercent || m.Percent >= 1)
 }

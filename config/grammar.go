@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -39,7 +40,11 @@ func newGrammar() *grammar {
 		in("services", "what we call, by name", func(c *Config) *map[string]*Service { return &c.Services },
 			mapping(pointer(service), nameProblem)),
 		in("inbound", "what our own app offers", func(c *Config) *[]*Inbound { return &c.Inbound }, list(pointer(inbound))),
-		soon[Config]("groups"),
+		in("rules", "rules between callers and endpoints, by service: as services.NAME.rules, also for what our app offers",
+			func(c *Config) *map[string]*Rules { return &c.Rules }, mapping(pointer(rulesValue()), nameProblem)),
+		in("groups", "calls meant for one group go to others", func(c *Config) *[]GroupSwitch { return &c.Groups }, list(groupSwitchValue())),
+		in("grey", "grey releases: some requests go to the new endpoints, and only they, by name", func(c *Config) *map[string]*Grey { return &c.Grey },
+			mapping(pointer(greyValue()), nameProblem)),
 		soon[Config]("switches"),
 		in("telemetry", "what is reported, and where", func(c *Config) *Telemetry { return &c.Telemetry }, telemetryValue()),
 	)
@@ -57,6 +62,8 @@ func nodeValue() value[Node] {
 		in("tenant", "tenant: never mixed with another", func(n *Node) *string { return &n.Tenant }, line()),
 		in("environment", "environment: never mixed with another", func(n *Node) *string { return &n.Environment }, line()),
 		in("labels", "free labels", func(n *Node) *map[string]string { return &n.Labels }, labels()),
+		in("address", "addresses of the pod, one or a list, as rules about hosts see it; left out: those of its interfaces",
+			func(n *Node) *[]netip.Addr { return &n.Addresses }, some(convert(line(), parseAddress))),
 	)
 }
 

@@ -16,6 +16,7 @@ func matchValue() value[Match] {
 		in("header", "by name", func(m *Match) *[]ValueMatch { return &m.Headers }, valueMatches(true)),
 		in("query", "parameter by name", func(m *Match) *[]ValueMatch { return &m.Query }, valueMatches(false)),
 		in("cookie", "by name", func(m *Match) *[]ValueMatch { return &m.Cookies }, valueMatches(false)),
+		in("segment", "part of the path between slashes, by its number from 1", func(m *Match) *[]ValueMatch { return &m.Segments }, segmentMatches()),
 		in("host", "one or a list, *.suffix included", func(m *Match) *[]string { return &m.Hosts }, some(hostPattern())),
 		in("caller", "service name, network or label=value; one or a list", func(m *Match) *[]string { return &m.Callers }, some(checked(line(), callerProblem))),
 		field[Match]{name: "percent", doc: "share of the requests, by hash of the request id", schema: ratio().schema, read: func(d *decoder, n *yaml.Node, m *Match) bool {
@@ -163,6 +164,18 @@ func valueMatches(header bool) value[[]ValueMatch] {
 	return value[[]ValueMatch]{read: read, schema: schema{"type": "object", "additionalProperties": v.schema}}
 }
 
+// segmentMatches is a map from numbers of path segments to conditions.
+func segmentMatches() value[[]ValueMatch] {
+	return then(valueMatches(false), func(d *decoder, n *yaml.Node, out *[]ValueMatch) bool {
+		for _, m := range *out {
+			if i, ok := whole(m.Name); !ok || i < 1 || i > 99 || m.Name[0] == '0' {
+				return d.fail(n, "the number of a part of the path from 1 to 99 is expected, got %q: of /users/7, part 1 is users and part 2 is 7", m.Name)
+			}
+		}
+		return true
+	})
+}
+
 // condition is what a value match may say, before it is made into one.
 type condition struct {
 	match ValueMatch
@@ -277,7 +290,7 @@ func matchText(m *Match) string {
 	for _, group := range []struct {
 		name string
 		of   []ValueMatch
-	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}, {"segment", m.Segments}} {
 		for _, v := range group.of {
 			parts = append(parts, group.name+":"+v.Name)
 		}

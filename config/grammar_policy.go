@@ -19,7 +19,7 @@ func policyValue() value[Policy] {
 		in("retry", "what is tried again: a count, or a map", func(p *Policy) *Retry { return &p.Retry }, retryValue()),
 		opt("lb", "how an endpoint is picked (round_robin)", func(p *Policy) *Opt[LB] { return &p.LB }, lbValue()),
 		in("locality", "prefer near endpoints", func(p *Policy) *Locality { return &p.Locality }, object(
-			opt("prefer", "zone or region", func(l *Locality) *Opt[string] { return &l.Prefer }, word("zone", "region")),
+			opt("prefer", "zone, region or group", func(l *Locality) *Opt[string] { return &l.Prefer }, word("zone", "region", "group")),
 			opt("spill_below", "usable share of the near endpoints below which others are used too", func(l *Locality) *Opt[float64] { return &l.SpillBelow }, ratio()),
 		)),
 		opt("warmup", "a new endpoint reaches its full share after so long; 0: at once", func(p *Policy) *Opt[time.Duration] { return &p.Warmup }, duration(0, longest)),

@@ -19,7 +19,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		in("critical", "never switched off automatically", func(s *Service) *bool { return &s.Critical }, boolean()),
 		in("policy", "how it is called", func(s *Service) *Policy { return &s.Policy }, policy),
 		in("routes", "ordered, the first match wins; what matches none goes to the service", func(s *Service) *[]*Route { return &s.Routes }, list(pointer(route))),
-		soon[Service]("rules"),
+		ref("rules", "rules between callers and its endpoints: conditions, condition:// and script:// URLs, or maps", func(s *Service) **Rules { return &s.Rules }, rulesValue()),
 	)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Service) bool {

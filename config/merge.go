@@ -12,7 +12,7 @@ type Layer struct {
 	Config *Config
 }
 
-// Merge puts the services, the named policies and the defaults of ranked sources together. Of each service, named policy
+// Merge puts the services, their rules, the named policies and the defaults of ranked sources together. Of each service, named policy
 // and of the defaults the whole of the highest rank counts; of equal ranks the layer given first. All else comes from
 // base, which ranks as the local file. Services keep their pointers, so that one that did not change is known by it. The
 // error is an Errors: references that name nothing, and hosts and ports that are taken twice.
@@ -34,6 +34,7 @@ func Merge(base *Config, layers ...Layer) (*Config, error) {
 			out.Defaults, hasDefaults = l.Config.Defaults, true
 		}
 	}
+	out.mergeRules(ranked)
 	if err := out.check().asError(); err != nil {
 		return nil, err
 	}

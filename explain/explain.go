@@ -40,6 +40,7 @@ type Explanation struct {
 	Route   *Route   `json:"route,omitempty"`
 	Varies  bool     `json:"varies,omitempty"` // the request id decides, and the request has none
 	Sent    *Sent    `json:"sent,omitempty"`
+	Grey    *Grey    `json:"grey,omitempty"`
 	Policy  []Field  `json:"policy,omitempty"`
 	Plan    *Plan    `json:"plan,omitempty"`
 	Targets []Target `json:"targets,omitempty"`
@@ -307,7 +308,9 @@ func (q *question) rest() {
 		return
 	}
 	q.sent()
-	q.forward()
+	if !q.guarded() {
+		q.forward()
+	}
 }
 
 // sent says what the endpoint gets.

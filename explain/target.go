@@ -12,6 +12,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/route"
+	"github.com/sidecar-mesh/sidecar/route/rules"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
@@ -22,6 +23,9 @@ type Target struct {
 	Fallback bool              `json:"fallback,omitempty"` // none carries the labels, so that all are meant
 	Share    float64           `json:"share"`              // of the requests, by split
 	Chosen   bool              `json:"chosen"`             // the request may go here
+	Switches []Switch          `json:"group_switches,omitempty"`
+	GreyOnly string            `json:"grey,omitempty"` // these are the endpoints of that grey release
+	Rules    []Rule            `json:"rules,omitempty"`
 	// Endpoints and Next are there for targets that the request may go to.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Sources   []Source   `json:"sources,omitempty"`
@@ -86,6 +90,7 @@ func (q *question) forward() {
 			total += b.Weight
 		}
 	}
+	grey := q.grey()
 	for i, t := range r.Targets {
 		v := Target{Service: t.Service.Name, Labels: t.Labels, Fallback: t.Fallback, Share: 1, Chosen: branch < 0 || branch == i}
 		if r.Split != nil {
@@ -93,6 +98,7 @@ func (q *question) forward() {
 			v.Chosen = v.Chosen && v.Share > 0
 		}
 		if v.Chosen {
+			t = q.ruled(t, grey, &v)
 			v.Endpoints, v.Sources, v.Next = Endpoints(t, q.now), Sources(t.Service), q.next(t)
 		}
 		e.Targets = append(e.Targets, v)
@@ -117,10 +123,20 @@ func (q *question) verdict() {
 		q.refuse(reason, reason.HTTPStatus(), fmt.Sprintf("%d of %d calls run and %d of %d wait", runs, limit, waits, waiting))
 		return
 	}
+	refusal := ""
 	for _, t := range q.e.Targets {
 		if t.Chosen && len(t.Next.Among) > 0 {
 			return
 		}
+		for i := range t.Rules {
+			if r := &t.Rules[i]; t.Chosen && r.Forbids {
+				refusal = (&rules.Rule{Name: r.Name, Text: r.Text, From: r.From}).Refusal()
+			}
+		}
+	}
+	if refusal != "" {
+		q.refuse(resilience.Forbidden, resilience.Forbidden.HTTPStatus(), refusal)
+		return
 	}
 	detail := ""
 	for _, t := range q.e.Targets {
@@ -134,6 +150,9 @@ func (q *question) verdict() {
 // emptyText says why there is nobody to pick in a target.
 func emptyText(t *Target) string {
 	s := "it has no endpoint"
+	if len(t.Rules) > 0 {
+		s = "rules leave it no endpoint"
+	}
 	if len(t.Endpoints) > 0 {
 		s = "none of its endpoints is usable"
 	}

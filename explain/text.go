@@ -20,6 +20,9 @@ func (e *Explanation) Text(now time.Time) string {
 	p.sent(e)
 	p.policy(e.Policy)
 	p.plan(e)
+	if g := e.Grey; g != nil {
+		p.line("grey", "%s: %s  (%s)", g.Name, g.Why, g.From)
+	}
 	for i := range e.Targets {
 		p.target(e, i)
 	}
@@ -181,9 +184,16 @@ func (p *page) target(e *Explanation, i int) {
 	if t.Fallback {
 		name += "  (no endpoint carries these labels: all are meant)"
 	}
+	if t.GreyOnly != "" {
+		name += "  (the endpoints of the grey release " + t.GreyOnly + ")"
+	}
 	p.line("target", "%s", name)
 	if !t.Chosen {
 		return
+	}
+	for _, s := range t.Switches {
+		to := strings.Join(s.To, ", ")
+		p.line("", "group %s is switched to %s  (%s)", s.Group, to, s.From)
 	}
 	for _, s := range t.Sources {
 		if s.Error != "" || !s.Answered {
@@ -195,6 +205,11 @@ func (p *page) target(e *Explanation, i int) {
 		rows = append(rows, p.endpoint(&t.Endpoints[i]))
 	}
 	p.table("", rows)
+	rows = nil
+	for i := range t.Rules {
+		rows = append(rows, ruleRow(&t.Rules[i]))
+	}
+	p.table("rules", rows)
 	if t.Next != nil {
 		p.line("next", "%s: %s", t.Next.Rule, t.Next.Text)
 	}

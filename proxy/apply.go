@@ -31,11 +31,17 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 			return err
 		}
 	}
+	for i := range next.Warnings {
+		if prev == nil || prev.Mesh.Config != mesh.Config {
+			p.o.Log.Warn("configuration", "warning", next.Warnings[i].Error())
+		}
+	}
 	changed := p.bind(prev, next)
 	p.store.Swap(next)
 	p.settle(prev, next, changed)
 	if prev == nil || prev.Mesh.Config != mesh.Config {
 		p.setLimits(mesh.Config)
+		p.countRules(mesh.Config)
 		p.swapListeners(mesh.Config, fresh)
 	}
 	return nil
@@ -172,6 +178,15 @@ func (p *Proxy) setLimits(c *config.Config) {
 		limit = min(16000, max(16, (int64(files.Cur)-500)/2))
 	}
 	p.maxConn.Store(limit)
+}
+
+// countRules shows which rules are in force, and where from: what the local file says, no push changes (S-127).
+func (p *Proxy) countRules(c *config.Config) {
+	var list []telemetry.RuleCount
+	for _, r := range c.RuleSets() {
+		list = append(list, telemetry.RuleCount{Service: r.Service, Rank: r.Rank().String(), Rules: len(r.Rules.List)})
+	}
+	p.o.Recorder.Rules(list)
 }
 
 func limits2Of(c *config.Config) h2.Limits {

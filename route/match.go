@@ -9,6 +9,7 @@ type Match struct {
 	Headers    []Value
 	Query      []Value
 	Cookies    []Value
+	Segments   []Value  // parts of the path between slashes, by their number from 1
 	Hosts      []string // patterns as for Hosts
 	Callers    []string // service name, address or CIDR, or key=value label
 	Percent    float64  // 0 … 1, of the requests that fit all the rest

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,12 +23,13 @@ const (
 	partHeader
 	partQuery
 	partCookie
+	partSegment
 	partCaller
 	partPercent
 )
 
 func (p part) String() string {
-	return [...]string{"", "method", "path", "host", "header", "query", "cookie", "caller", "percent"}[p]
+	return [...]string{"", "method", "path", "host", "header", "query", "cookie", "segment", "caller", "percent"}[p]
 }
 
 // rule is one compiled match.
@@ -38,6 +40,7 @@ type rule struct {
 	headers []value
 	query   []value
 	cookies []value
+	parts   []segment
 	hosts   *Hosts
 	callers []caller
 	percent uint64 // a draw below it fits
@@ -72,6 +75,14 @@ func (r *rule) compile(m *Match, salt uint64) error {
 	r.headers = values(partHeader, m.Headers)
 	r.query = values(partQuery, m.Query)
 	r.cookies = values(partCookie, m.Cookies)
+	for i, v := range values(partSegment, m.Segments) {
+		n, err := strconv.Atoi(m.Segments[i].Name)
+		if err == nil && n < 1 {
+			err = fmt.Errorf("segments count from 1, got %d", n)
+		}
+		fail(partSegment, err)
+		r.parts = append(r.parts, segment{v, n})
+	}
 	if len(m.Hosts) > 0 {
 		patterns := make(map[string]int, len(m.Hosts))
 		for _, h := range m.Hosts {
@@ -184,6 +195,11 @@ func (r *rule) missesRest(f *Facts) part {
 	for i := range r.cookies {
 		if !r.cookies[i].fitsCookie(f.Fields) {
 			return partCookie
+		}
+	}
+	for i := range r.parts {
+		if !r.parts[i].fits(f.Path) {
+			return partSegment
 		}
 	}
 	if r.partial && mix(f.Hash^r.salt) >= r.percent {

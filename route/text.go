@@ -33,7 +33,7 @@ func (m *Match) String() string {
 	for _, l := range []struct {
 		kind   string
 		values []Value
-	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}, {"segment", m.Segments}} {
 		for i := range l.values {
 			add(l.kind + ":" + l.values[i].String())
 		}

@@ -8,20 +8,25 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/route"
+	"github.com/sidecar-mesh/sidecar/route/rules"
 )
 
 // Options are what compiling needs beyond the mesh.
 type Options struct {
 	// Seed is random and the same for the life of the process: where round robin starts.
 	Seed uint64
+	// Scripts compiles script rules; nil: there are none.
+	Scripts route.ScriptEngine
 }
 
 // Compile turns a mesh into a snapshot. What did not change since prev (which may be nil) is shared with it, what
 // changed goes on with the meters of its namesake. All mistakes are reported at once, each with the position of what it
 // concerns; the caller then keeps prev.
 func Compile(mesh *config.Mesh, prev *Snapshot, o Options) (*Snapshot, error) {
-	c := &compiler{mesh: mesh, cfg: mesh.Config, prev: prev, seed: o.Seed, targetsMade: map[targetKey]*Target{}}
+	c := &compiler{mesh: mesh, cfg: mesh.Config, prev: prev, seed: o.Seed, scripts: o.Scripts, targetsMade: map[targetKey]*Target{}}
 	next := &Snapshot{Mesh: mesh}
+	c.ruleSets(next)
+	c.greyReleases(next)
 	next.Outbound = c.outbound()
 	next.Inbound = c.inbound()
 	if len(c.errs) > 0 {
@@ -38,6 +43,10 @@ type compiler struct {
 	made map[string]*Service // outbound services so far
 	// targetsMade holds the targets so far.
 	targetsMade map[targetKey]*Target
+	scripts     route.ScriptEngine
+	sets        map[string]*rules.Set // rules by service
+	programs    programs
+	greys       []*Grey
 	errs        []error
 }
 

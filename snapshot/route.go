@@ -219,7 +219,7 @@ func matchOf(cfg *config.Route) route.Match {
 	m := &cfg.Match
 	out := route.Match{
 		Name: cfg.Name, Methods: m.Methods, Path: route.Path{Kind: route.PathKind(m.Path.Kind), Value: m.Path.Value},
-		Headers: valuesOf(m.Headers), Query: valuesOf(m.Query), Cookies: valuesOf(m.Cookies),
+		Headers: valuesOf(m.Headers), Query: valuesOf(m.Query), Cookies: valuesOf(m.Cookies), Segments: valuesOf(m.Segments),
 		Hosts: m.Hosts, Callers: m.Callers, Percent: m.Percent, HasPercent: m.HasPercent,
 	}
 	if m.GRPC != "" {

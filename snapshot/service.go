@@ -24,13 +24,10 @@ func (c *compiler) service(cfg *config.Service) *Service {
 	was := c.was(cfg.Name)
 	if set != nil {
 		s.Sources = set.Sources
-		list := set.List
-		if cfg.Group != "" {
-			list = slices.DeleteFunc(slices.Clone(list), func(e *config.Endpoint) bool { return e.Group != cfg.Group })
-		}
-		s.Endpoints = endpoints(s.Name, s.Protocol, list, was)
+		s.Endpoints = endpoints(s.Name, s.Protocol, c.grouped(s, set.List), was)
 	}
 	c.fill(s, was)
+	s.view, s.programs = c.viewOf(s), c.programs
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
 	return s
 }
@@ -48,6 +45,7 @@ func (c *compiler) inboundService(in *config.Inbound) *Service {
 	app := &config.Endpoint{Address: in.App, Weight: 1, From: in.From}
 	s.Endpoints = endpoints(s.Name, s.Protocol, []*config.Endpoint{app}, was)
 	c.fill(s, was)
+	s.Guard = guardOf(c.sets[in.Service])
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
 	if in.Admit.Concurrency.Set {
 		s.Rest.Limiter = resilience.NewLimiter(resilience.LimiterConfig{
@@ -167,20 +165,33 @@ func (c *compiler) spec(p *config.Policy) balance.Spec {
 	return spec
 }
 
-// members are what a balancer sees of endpoints.
-func (c *compiler) members(prefer string, list []*Endpoint) []balance.Endpoint {
-	node := &c.cfg.Node
+// membership is what decides how a balancer sees endpoints.
+type membership struct {
+	spec                balance.Spec
+	prefer, group, zone string
+	region              string
+}
+
+func (c *compiler) membership(p *config.Policy) membership {
+	n := &c.cfg.Node
+	return membership{spec: c.spec(p), prefer: p.Locality.Prefer.Value, group: n.Group, zone: n.Zone, region: n.Region}
+}
+
+// set balances a list; what must survive a change of it is taken over from prev.
+func (m membership) set(list []*Endpoint, prev *balance.Set) *balance.Set {
 	members := make([]balance.Endpoint, len(list))
 	for i, e := range list {
 		members[i] = balance.Endpoint{Key: hash64(e.Address), Weight: uint32(e.Spec.Weight), Meter: e.Meter}
-		switch prefer {
+		switch m.prefer {
+		case "group":
+			members[i].Near = m.group != "" && e.Spec.Group == m.group
 		case "zone":
-			members[i].Near = node.Zone != "" && e.Spec.Zone == node.Zone
+			members[i].Near = m.zone != "" && e.Spec.Zone == m.zone
 		case "region":
-			members[i].Near = node.Region != "" && e.Spec.Region == node.Region
+			members[i].Near = m.region != "" && e.Spec.Region == m.region
 		}
 	}
-	return members
+	return balance.New(m.spec, members, prev)
 }
 
 func hash64(s string) uint64 {
@@ -194,21 +205,21 @@ type targetKey struct {
 	service *Service
 	labels  string
 	orAny   bool
-	prefer  string
-	spec    balance.Spec
+	members membership
 }
 
 // target returns the endpoints of s that carry all labels, balanced as p asks.
 func (c *compiler) target(s *Service, p *config.Policy, labels map[string]string, orAny bool, prev *Target) *Target {
-	key := targetKey{s, canonical(labels), orAny, p.Locality.Prefer.Value, c.spec(p)}
+	key := targetKey{s, canonical(labels), orAny, c.membership(p)}
 	if t := c.targetsMade[key]; t != nil {
 		return t
 	}
 	t := &Target{Service: s, Labels: labels, Endpoints: s.Endpoints}
 	if len(labels) > 0 {
+		groups := c.groupsOf(s, labels["group"])
 		t.Endpoints = nil
 		for _, e := range s.Endpoints {
-			if carries(e.Spec, labels) {
+			if carries(e.Spec, labels, groups) {
 				t.Endpoints = append(t.Endpoints, e)
 			}
 		}
@@ -216,13 +227,28 @@ func (c *compiler) target(s *Service, p *config.Policy, labels map[string]string
 			t.Endpoints, t.Fallback = s.Endpoints, true
 		}
 	}
-	var before *balance.Set
-	if prev != nil && prev.Service.Name == s.Name && maps.Equal(prev.Labels, labels) {
-		before = prev.Set
+	if prev != nil && (prev.Service.Name != s.Name || !maps.Equal(prev.Labels, labels)) {
+		prev = nil
 	}
-	t.Set = balance.New(key.spec, c.members(key.prefer, t.Endpoints), before)
+	c.grey(t, key.members, prev)
+	c.finish(t, key.members, prev)
 	c.targetsMade[key] = t
 	return t
+}
+
+// finish gives a target its balancer and its rules.
+func (c *compiler) finish(t *Target, m membership, prev *Target) {
+	t.Set = m.set(t.Endpoints, setOf(prev))
+	if t.Service.view.Acts() {
+		t.ruled = newRuled(t, m, prev)
+	}
+}
+
+func setOf(t *Target) *balance.Set {
+	if t == nil {
+		return nil
+	}
+	return t.Set
 }
 
 func canonical(labels map[string]string) string {
@@ -234,27 +260,33 @@ func canonical(labels map[string]string) string {
 	return b.String()
 }
 
-// carries reports whether an endpoint has all labels; version, group, zone and region are labels too.
-func carries(e *config.Endpoint, labels map[string]string) bool {
+// carries reports whether an endpoint has all labels; of groups, it may be in any.
+func carries(e *config.Endpoint, labels map[string]string, groups []string) bool {
 	for k, v := range labels {
-		has, ok := e.Labels[k]
-		if !ok {
-			switch k {
-			case "version":
-				has = e.Version
-			case "group":
-				has = e.Group
-			case "zone":
-				has = e.Zone
-			case "region":
-				has = e.Region
-			}
-		}
-		if has != v {
+		has := labelOf(e, k)
+		if has != v && (k != "group" || !slices.Contains(groups, has)) {
 			return false
 		}
 	}
 	return true
+}
+
+// labelOf is a label of an endpoint; version, group, zone and region are labels too.
+func labelOf(e *config.Endpoint, key string) string {
+	if v, ok := e.Labels[key]; ok {
+		return v
+	}
+	switch key {
+	case "version":
+		return e.Version
+	case "group":
+		return e.Group
+	case "zone":
+		return e.Zone
+	case "region":
+		return e.Region
+	}
+	return ""
 }
 
 // sameBudget compares what a shared retry budget depends on.

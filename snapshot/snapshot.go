@@ -13,6 +13,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/route"
+	"github.com/sidecar-mesh/sidecar/route/rules"
 )
 
 // Snapshot is everything in force.
@@ -20,6 +21,12 @@ type Snapshot struct {
 	Mesh     *config.Mesh
 	Outbound *Directory
 	Inbound  *Directory
+	Greys    []*Grey // by name
+	// Warnings says what only compiling can tell to be hardly meant, with its place.
+	Warnings []config.Error
+
+	rules    map[string]*rules.Set // by service
+	programs programs
 }
 
 // Store holds the snapshot in force. It has one writer; an exchange loads it once, when its head is parsed.
@@ -58,10 +65,16 @@ type Service struct {
 	Config                         *config.Service // nil for an inbound service
 	InboundConfig                  *config.Inbound // nil for an outbound service
 	Policy                         config.Policy   // resolved
+	// Switches are the group switches that moved calls of this service.
+	Switches []*config.GroupSwitch
+	// Guard holds the rules by which our own app refuses callers; nil: there are none.
+	Guard *rules.Set
 
-	rules *route.Rules
-	refs  []string // other services that routes lead to
-	set   *config.EndpointSet
+	view     *rules.View // rules between us and its endpoints; nil: none can act
+	programs programs
+	rules    *route.Rules
+	refs     []string // other services that routes lead to
+	set      *config.EndpointSet
 }
 
 // Web says how browsers may call a service of gRPC.
@@ -130,6 +143,16 @@ type Target struct {
 	Fallback  bool // no endpoint carries the labels, so that all are meant (else: any)
 	Endpoints []*Endpoint
 	Set       *balance.Set // over Endpoints, by index
+	// Forbidden is the rule that refuses the caller, Steps what the rules did, of which Removed gives the endpoints.
+	Forbidden *rules.Rule
+	Steps     []Step
+	// Scripts are the rules that are asked for each call.
+	Scripts []*rules.Rule
+
+	ruled *ruled    // nil: no rule acts
+	greys []*Target // by the index of Snapshot.Greys; nil: no grey release touches it
+	spare *Target   // takes over when nothing here is usable; nil: nobody does
+	Grey  *Grey     // the release whose endpoints these are
 }
 
 // Endpoint is one address of one service. It keeps its identity across snapshots as long as nothing about it changes.

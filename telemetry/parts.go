@@ -193,6 +193,7 @@ type parts struct {
 	reloadAt   [2]atomic.Int64  // Unix nanoseconds
 	reloadTook atomic.Int64     // nanoseconds of the last one
 	revision   atomic.Uint64
+	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
 }
 
@@ -274,6 +275,15 @@ func (r *Recorder) Reload(ok bool, took time.Duration, detail string) {
 
 // Revision sets the hash of the configuration in force. Its low 48 bits are shown, which a float64 holds exactly.
 func (r *Recorder) Revision(hash uint64) { r.parts.revision.Store(hash & (1<<48 - 1)) }
+
+// RuleCount says how many rules a service has, and how high their source ranks.
+type RuleCount struct {
+	Service, Rank string
+	Rules         int
+}
+
+// Rules sets which rules are in force. The list belongs to the recorder from here on; its names come from configuration.
+func (r *Recorder) Rules(list []RuleCount) { r.parts.rules.Store(&list) }
 
 // LimitRefused counts a refusal by a limit of the whole process, such as "connections" or "header_bytes".
 func (r *Recorder) LimitRefused(limit string) { r.parts.limits.add(limit) }

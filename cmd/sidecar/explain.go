@@ -127,7 +127,7 @@ func offline(ctx context.Context, paths []string) (*snapshot.Snapshot, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	cfg, err := config.Load(paths, os.LookupEnv)
+	cfg, err := load(paths)
 	if err != nil {
 		return nil, err
 	}

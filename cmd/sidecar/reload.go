@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,13 +86,13 @@ func (r *reloader) once(ctx context.Context, trigger string) {
 	r.mu.Lock()
 	r.reloads = admin.Reloads{Loaded: attempt}
 	r.mu.Unlock()
-	logWarnings(r.p.log, cfg)
+	logWarnings(r.p.log, cfg.Warnings)
 	r.p.rec.Reload(true, took, trigger+": "+strings.Join(r.paths, " "))
 }
 
 // apply puts the files in force, or leaves everything as it was.
 func (r *reloader) apply(ctx context.Context) (*config.Config, error) {
-	cfg, err := config.Load(r.paths, os.LookupEnv)
+	cfg, err := load(r.paths)
 	if err != nil {
 		return nil, err
 	}

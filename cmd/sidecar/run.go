@@ -64,7 +64,7 @@ func run(paths []string) error {
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	changes := watch.New(paths, 0)
-	cfg, err := config.Load(paths, os.LookupEnv)
+	cfg, err := load(paths)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func run(paths []string) error {
 		return err
 	}
 	logLimits(log)
-	logWarnings(log, cfg)
+	logWarnings(log, cfg.Warnings)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	failed := make(chan error, 3)
@@ -161,9 +161,9 @@ func accessLog(c *config.Config) telemetry.AccessLog {
 	return telemetry.AccessLog{To: c.Telemetry.AccessLog.To, Format: c.Telemetry.AccessLog.Format}
 }
 
-func logWarnings(log *slog.Logger, c *config.Config) {
-	for i := range c.Warnings {
-		log.Warn("configuration", "warning", c.Warnings[i].Error())
+func logWarnings(log *slog.Logger, list []config.Error) {
+	for i := range list {
+		log.Warn("configuration", "warning", list[i].Error())
 	}
 }
 

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,15 +43,13 @@ type verdict struct {
 
 func validate(c *cobra.Command, paths []string, o *output) error {
 	v := verdict{Errors: []admin.Mistake{}, Warnings: []string{}}
-	cfg, err := check(paths)
+	cfg, warnings, err := check(paths)
 	if err != nil {
 		v.Errors = mistakes(err)
 	}
 	v.Valid = err == nil
-	if cfg != nil {
-		for i := range cfg.Warnings {
-			v.Warnings = append(v.Warnings, cfg.Warnings[i].Error())
-		}
+	for i := range warnings {
+		v.Warnings = append(v.Warnings, warnings[i].Error())
 	}
 	if *o == "json" {
 		if err := o.write(c.OutOrStdout(), v, nil); err != nil {
@@ -74,17 +72,20 @@ func validate(c *cobra.Command, paths []string, o *output) error {
 }
 
 // check loads, merges and compiles. On an error the configuration may be nil.
-func check(paths []string) (*config.Config, error) {
-	cfg, err := config.Load(paths, os.LookupEnv)
+func check(paths []string) (*config.Config, []config.Error, error) {
+	cfg, err := load(paths)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	merged, err := config.Merge(cfg)
 	if err != nil {
-		return cfg, err
+		return cfg, cfg.Warnings, err
 	}
-	_, err = snapshot.Compile(fixed(merged), nil, snapshot.Options{})
-	return merged, err
+	compiled, err := snapshot.Compile(fixed(merged), nil, snapshot.Options{})
+	if err != nil {
+		return merged, merged.Warnings, err
+	}
+	return merged, slices.Concat(merged.Warnings, compiled.Warnings), nil
 }
 
 // fixed is a mesh of what is written alone.

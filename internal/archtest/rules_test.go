@@ -13,8 +13,9 @@ var layers = map[string]string{
 	"proxy/grammar": "",
 	"proxy/grpcweb": "",
 	"proxy/netio":   "",
-	"snapshot":      "config route balance resilience",
-	"explain":       "snapshot route balance resilience config",
+	"route/rules":   "",
+	"snapshot":      "config route route/rules balance resilience",
+	"explain":       "snapshot route route/rules balance resilience config",
 	"simulate":      "snapshot route balance resilience",
 	"script":        "route",
 	"telemetry":     "route balance resilience",
@@ -25,7 +26,7 @@ var layers = map[string]string{
 	"discovery/*":     "config discovery",
 	"xds":             "config discovery",
 
-	"proxy/pipeline": "snapshot route balance resilience telemetry proxy/netio proxy/grpcweb",
+	"proxy/pipeline": "snapshot route route/rules balance resilience telemetry proxy/netio proxy/grpcweb",
 	"proxy/upstream": "snapshot proxy/netio proxy/pipeline",
 	"proxy/h1":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/h2":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
@@ -48,7 +49,7 @@ var layers = map[string]string{
 }
 
 // pure packages decide and do nothing else: time and randomness come in as arguments, nothing blocks, logs or counts.
-var pure = strings.Fields(`route balance resilience snapshot explain simulate proxy/sniff proxy/grammar proxy/grpcweb discovery/guard
+var pure = strings.Fields(`route route/rules balance resilience snapshot explain simulate proxy/sniff proxy/grammar proxy/grpcweb discovery/guard
 	intercept/rules inject/patch`)
 
 // worldly imports are none of a pure package's business, with everything below them.

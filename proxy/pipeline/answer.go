@@ -151,8 +151,7 @@ func (x *Exchange) connect() {
 		return
 	}
 	x.raw = true
-	x.to = x.rt.Targets[0]
-	if !x.admit() {
+	if !x.choose(x.rt.Targets[0]) || !x.admit() {
 		return
 	}
 	if x.try() {
@@ -185,9 +184,9 @@ func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name st
 		x.out.Reason, x.out.Detail = resilience.NoRoute, "the service is gone"
 		return
 	}
-	x.svc, x.rt, x.to = svc, svc.Rest, svc.Rest.Targets[0]
+	x.svc, x.rt = svc, svc.Rest
 	x.bind()
-	if !x.admit() {
+	if !x.choose(x.rt.Targets[0]) || !x.admit() {
 		return
 	}
 	if x.try() {

@@ -220,11 +220,11 @@ func (x *Exchange) prepare() bool {
 		q.Authority = x.svc.Name // HTTP/1.0 without Host: the next hop needs one
 	}
 	x.setHost(q.Authority)
-	x.to = x.rt.Targets[0]
+	to := x.rt.Targets[0]
 	if x.rt.Split != nil {
-		x.to = x.rt.Targets[x.rt.Split.Pick(x.idHash)]
+		to = x.rt.Targets[x.rt.Split.Pick(x.idHash)]
 	}
-	return true
+	return x.choose(to)
 }
 
 // setHost makes the Host field say what the request is meant for, which an absolute target or a rewrite may have changed.
