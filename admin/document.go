@@ -150,6 +150,7 @@ func serviceDocument(s *config.Service) object {
 	put(o, "listen", s.Listen)
 	put(o, "group", s.Group)
 	put(o, "critical", s.Critical)
+	putGRPCWeb(o, &s.GRPCWeb)
 	putList(o, "from", s.Registry)
 	var endpoints []object
 	for _, e := range s.Endpoints {
@@ -174,6 +175,7 @@ func serviceDocument(s *config.Service) object {
 
 func inboundDocument(in *config.Inbound) object {
 	o := object{"service": in.Service, "app": in.App, "protocol": in.Protocol}
+	putGRPCWeb(o, &in.GRPCWeb)
 	putPart(o, "policy", policyDocument(&in.Policy))
 	putList(o, "routes", routeDocuments(in.Routes))
 	admit, queue := object{}, object{}
