@@ -16,7 +16,13 @@ type Facts struct {
 	Idempotent bool      // by the policy or the HTTP verb: may be repeated though it was sent (S-143)
 	HasBody    bool      // without one a request is always replayable
 	Deadline   time.Time // of the caller, zero if none; it only ever lowers the policy's timeout
-	Rand       uint64    // random bits for the jitter of the backoff
+	// BackupAfter is how long a first attempt may take before a second one begins beside it (S-145); 0: there is no backup.
+	// Backups bounds them (S-147); nil: nothing does.
+	BackupAfter time.Duration
+	Backups     *Budget
+	// PerTry, where it is not 0, stands for the policy's: it follows from what was observed (S-141).
+	PerTry time.Duration
+	Rand   uint64 // random bits for the jitter of the backoff
 }
 
 // Call is the plan of one request: which attempts are made, until when, and how it ends. It is a value that one
@@ -24,9 +30,10 @@ type Facts struct {
 //
 // The engine tells it events and does what the Action says. Every attempt that a Try started is reported exactly once
 // by Result, unless a Cancel bit or the end of the call abandoned it. An engine that runs attempts inline gives each
-// attempt the deadline Action.Until and reports Result with TimedOut when that has passed. One that runs them aside
-// calls Tick again after each Try until it gets a Wait: the policy may want a second attempt at once. Until a time in
-// the past means: call Tick now. After Finish or Fail every event returns the zero Action.
+// attempt the deadline Action.Until and reports Result with TimedOut when that has passed. Where BackupAt says that a
+// second attempt may begin beside the one in flight, it asks Backup when that time has come, and reports the results of
+// both as they end: the first success wins, and Finish says what to cancel. Until a time in the past means: call Tick
+// now. After Finish or Fail every event returns the zero Action.
 //
 // Whether a failed attempt is retried is decided in Result. If the Action is not Finish, the answer of that attempt
 // will not be relayed and the engine discards it then; a later failure does not bring it back. So a 503 whose retry
@@ -34,8 +41,12 @@ type Facts struct {
 type Call struct {
 	p        *Policy
 	budget   *Budget
+	backups  *Budget
 	start    time.Time
-	deadline time.Duration           // this and all below count from start
+	perTry   time.Duration // of one attempt; 0: no bound
+	after    time.Duration // of an attempt until its backup
+	backupAt time.Duration // this and all below count from start
+	deadline time.Duration
 	retryAt  time.Duration           // of the pending retry
 	ends     [MaxSlots]time.Duration // of the attempts in flight
 	numbers  [MaxSlots]int           // of the attempts in flight
@@ -51,13 +62,23 @@ type Call struct {
 	stale               bool // the replay on a fresh connection was used
 	committed           bool
 	broken              bool // a breaker is open or half-open
+	overlaps            bool // a second attempt may still begin beside the first
 	done                bool
 }
 
 // Start begins a call at now and counts it in b, which may be nil. The action is the first Try, or Fail if the deadline
 // has passed already.
 func (c *Call) Start(p *Policy, b *Budget, now time.Time, f Facts) Action {
-	*c = Call{p: p, budget: b, start: now, rnd: f.Rand, idempotent: f.Idempotent, hasBody: f.HasBody}
+	*c = Call{
+		p: p, budget: b, start: now, rnd: f.Rand, idempotent: f.Idempotent, hasBody: f.HasBody, perTry: p.PerTry,
+		backups: f.Backups, after: f.BackupAfter, overlaps: f.Idempotent && (p.DualSend || f.BackupAfter > 0),
+	}
+	if f.PerTry > 0 {
+		c.perTry = f.PerTry
+	}
+	if p.DualSend {
+		c.after = 0
+	}
 	c.deadline = p.Timeout
 	if c.deadline <= 0 {
 		c.deadline = defaultTimeout
@@ -67,6 +88,7 @@ func (c *Call) Start(p *Policy, b *Budget, now time.Time, f Facts) Action {
 		c.deadline = min(c.deadline, f.Deadline.Sub(now))
 	}
 	b.Call(now)
+	c.backups.Call(now)
 	if c.deadline <= 0 {
 		return c.fail(Timeout, WhyDeadline)
 	}
@@ -105,6 +127,8 @@ func (c *Call) decide(now time.Time, slot int, avoid uint8, o Outcome) Action {
 	switch {
 	case o.Kind == Gone:
 		return c.fail(CallerGone, WhyCaller)
+	case c.live != 0 && (o.Kind != Answered || o.Failed() || c.p.On.Match(o)):
+		return c.wait(WhyNone) // the first success wins, and another attempt may still have it
 	case o.Kind == Answered && !c.p.On.Match(o):
 		if o.Failed() {
 			return c.finish(slot, WhyNotRetryable)
@@ -235,7 +259,7 @@ func (c *Call) Commit(_ time.Time, slot int) Action {
 		return c.wait(WhyNone)
 	}
 	others := c.live &^ (1 << slot)
-	c.committed, c.pending = true, false
+	c.committed, c.pending, c.overlaps = true, false, false
 	c.live = 1 << slot
 	a := c.wait(WhyNone)
 	a.Cancel = others
@@ -256,7 +280,7 @@ func (c *Call) BreakerOpened(time.Time) Action {
 	if c.done {
 		return Action{}
 	}
-	c.broken = true
+	c.broken, c.overlaps = true, false
 	if !c.pending {
 		return c.wait(WhyNone)
 	}
@@ -272,8 +296,11 @@ func (c *Call) running(slot int) bool { return slot >= 0 && slot < MaxSlots && c
 func (c *Call) try(at time.Duration, why Why, avoid uint8) Action {
 	slot := bits.TrailingZeros8(^(c.live | avoid))
 	end := c.deadline
-	if c.p.PerTry > 0 && c.p.PerTry < c.deadline-at {
-		end = at + c.p.PerTry
+	if c.perTry > 0 && c.perTry < c.deadline-at {
+		end = at + c.perTry
+	}
+	if c.overlaps && c.live == 0 {
+		c.backupAt = at + c.after
 	}
 	c.live |= 1 << slot
 	c.ends[slot] = end
@@ -307,6 +334,6 @@ func (c *Call) fail(r Reason, why Why) Action {
 
 func (c *Call) over(a Action) Action {
 	a.Cancel = c.live
-	c.live, c.pending, c.done = 0, false, true
+	c.live, c.pending, c.done, c.overlaps = 0, false, true, false
 	return a
 }

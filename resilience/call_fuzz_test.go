@@ -15,6 +15,8 @@ type callModel struct {
 	deadline time.Time
 
 	tries, stale   int
+	seconds        int // beside others
+	secondsAllowed int
 	live           uint8
 	ended          bool
 	committed      bool
@@ -63,8 +65,19 @@ func (m *callModel) try(now time.Time, a resilience.Action) {
 	if a.Why == resilience.WhyStale {
 		m.stale++
 	}
+	second := a.Why == resilience.WhyBackup || a.Why == resilience.WhyDual
+	if second {
+		m.seconds++
+		if m.live == 0 || !m.f.Idempotent || m.broken {
+			m.t.Fatalf("overlaps with %b running, idempotent %t, broken %t", m.live, m.f.Idempotent, m.broken)
+		}
+	} else if m.live != 0 {
+		m.t.Fatalf("tried %v beside %b", a.Why, m.live)
+	}
 	switch {
-	case m.stale > 1 || m.tries-m.stale > 1+m.retriesAllowed:
+	case m.seconds > m.secondsAllowed:
+		m.t.Fatalf("%d attempts beside others", m.seconds)
+	case m.stale > 1 || m.tries-m.stale-m.seconds > 1+m.retriesAllowed:
 		m.t.Fatalf("%d attempts, %d of them replays, with %d retries", m.tries, m.stale, m.retriesAllowed)
 	case m.committed, m.sentForGood, m.bodyLost:
 		m.t.Fatalf("tried again: committed %t, sent %t, body lost %t", m.committed, m.sentForGood, m.bodyLost)
@@ -113,7 +126,16 @@ func FuzzCall(f *testing.F) {
 			BackoffBase: time.Duration(setup>>4&3) * 5 * time.Millisecond, BackoffMax: 12 * time.Millisecond,
 		}
 		facts := resilience.Facts{Idempotent: bit(8), HasBody: bit(9), Rand: setup}
-		m := &callModel{t: t, p: p, f: facts, deadline: epoch.Add(p.Timeout), retriesAllowed: p.Retries}
+		allowed := 0
+		switch setup >> 12 & 3 {
+		case 1:
+			p.DualSend, allowed = true, 1
+		case 2:
+			facts.BackupAfter, allowed = time.Duration(setup>>6&3)*10*time.Millisecond, 1
+		case 3:
+			facts.BackupAfter, facts.Backups = 10*time.Millisecond, resilience.NewBudget(resilience.BudgetConfig{})
+		}
+		m := &callModel{t: t, p: p, f: facts, deadline: epoch.Add(p.Timeout), retriesAllowed: p.Retries, secondsAllowed: allowed}
 		if bit(10) {
 			facts.Deadline = epoch.Add(time.Duration(setup>>16&0xff) * time.Millisecond)
 			if facts.Deadline.Before(m.deadline) {
@@ -146,6 +168,10 @@ func playEvent(m *callModel, c *resilience.Call, now time.Time, what, detail byt
 		m.committed = m.committed || !m.ended && m.live>>slot&1 == 1
 		m.check(now, c.Commit(now, slot))
 	case 2:
+		if detail < 128 {
+			h := resilience.Chance{AtHand: detail&1 == 1, Untried: detail&2 == 2, Broken: detail&4 == 4}
+			m.check(now, c.Backup(now, h))
+		}
 		if detail > 240 {
 			m.check(now, c.CallerGone(now))
 		}

@@ -96,6 +96,6 @@ func (v Verb) String() string { return [...]string{"wait", "try", "finish", "fai
 func (w Why) String() string {
 	return [...]string{
 		"", "first", "retry", "stale", "exhausted", "budget", "not_retryable", "body", "deadline", "caller", "breaker",
-		"pushback",
+		"pushback", "backup", "dual_send", "backup_cap", "no_other",
 	}[w]
 }

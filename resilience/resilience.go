@@ -100,6 +100,7 @@ type Policy struct {
 	On          Conditions    // what is retried (S-142, S-143)
 	BackoffBase time.Duration // ceiling of the first wait before a retry; doubles with each; 0: no waiting
 	BackoffMax  time.Duration // bound of the ceiling; 0: none
+	DualSend    bool          // two attempts at once, on different endpoints (S-144)
 }
 
 // Longest is how long one attempt may take.
@@ -145,6 +146,10 @@ const (
 	WhyCaller       // the caller left
 	WhyBreaker      // an open breaker suppresses retries (S-149)
 	WhyPushback     // the endpoint asked not to be tried again
+	WhyBackup       // a second attempt beside one that takes long (S-145)
+	WhyDual         // a second attempt at once (S-144)
+	WhyCap          // too many backups already (S-147)
+	WhyNoOther      // there is no other endpoint
 )
 
 // MaxSlots bounds the attempts of one call that run at the same time.

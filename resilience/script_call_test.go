@@ -17,7 +17,7 @@ type callScript struct {
 }
 
 // newCallScript reads: timeout, per_try, retries, when (comma-separated), base, max, budget=ratio,min; idempotent, body,
-// deadline (since the epoch), rand. Without budget the call shares that of the call before it.
+// deadline (since the epoch), rand; backup (after), cap (ratio), dual. Without budget the call shares that of the call before it.
 func newCallScript(a args, old subject) *callScript {
 	s := &callScript{args: a}
 	if prev, ok := old.(*callScript); ok {
@@ -32,7 +32,7 @@ func newCallScript(a args, old subject) *callScript {
 	}
 	s.policy = resilience.Policy{
 		Timeout: a.duration("timeout"), PerTry: a.duration("per_try"), Retries: a.int("retries"), On: on,
-		BackoffBase: a.duration("base"), BackoffMax: a.duration("max"),
+		BackoffBase: a.duration("base"), BackoffMax: a.duration("max"), DualSend: a.has("dual"),
 	}
 	if a.has("budget") {
 		ratio, least, _ := strings.Cut(a["budget"], ",")
@@ -40,6 +40,13 @@ func newCallScript(a args, old subject) *callScript {
 		s.budget = resilience.NewBudget(resilience.BudgetConfig{Ratio: b.ratio("ratio"), MinPerSecond: b.ratio("min")})
 	}
 	s.facts = resilience.Facts{Idempotent: a.has("idempotent"), HasBody: a.has("body"), Rand: uint64(a.int("rand"))}
+	s.facts.BackupAfter = a.duration("backup")
+	if prev, ok := old.(*callScript); ok {
+		s.facts.Backups = prev.facts.Backups
+	}
+	if a.has("cap") {
+		s.facts.Backups = resilience.NewBudget(resilience.BudgetConfig{Ratio: a.ratio("cap")})
+	}
 	if a.has("deadline") {
 		s.facts.Deadline = epoch.Add(a.duration("deadline"))
 	}
@@ -54,6 +61,14 @@ func (s *callScript) event(now time.Time, words []string) []string {
 		return show(s.call.Result(now, atoi(words[1]), outcome(words[2:])))
 	case "tick":
 		return show(s.call.Tick(now))
+	case "backup":
+		c := parse(words[1:])
+		return show(s.call.Backup(now, resilience.Chance{AtHand: c.has("at_hand"), Untried: c.has("untried"), Broken: c.has("broken")}))
+	case "backup_at":
+		if at, ok := s.call.BackupAt(); ok {
+			return one("%s", clock(at))
+		}
+		return one("none")
 	case "commit":
 		return show(s.call.Commit(now, atoi(words[1])))
 	case "gone":
