@@ -204,6 +204,8 @@ func policyDocument(p *config.Policy) object {
 	putPart(retry, "backoff", backoff)
 	putPart(retry, "budget", budget)
 	putPart(o, "retry", retry)
+	offOr(o, "backup", p.Backup.Off, backupDocument(&p.Backup))
+	putOpt(o, "dual_send", p.DualSend, same[bool])
 	putOpt(o, "lb", p.LB, balancerDocument)
 	putOpt(locality, "prefer", p.Locality.Prefer, same[string])
 	putOpt(locality, "spill_below", p.Locality.SpillBelow, same[float64])
@@ -216,6 +218,13 @@ func policyDocument(p *config.Policy) object {
 	putOpt(limit, "waiting", p.Limit.Waiting, same[int])
 	putPart(o, "limit", limit)
 	putOpt(o, "panic", p.Panic, same[string])
+	return o
+}
+
+func backupDocument(b *config.Backup) object {
+	o := object{}
+	putOpt(o, "after", b.After, config.BackupAfter.String)
+	putOpt(o, "max_ratio", b.MaxRatio, same[float64])
 	return o
 }
 

@@ -351,6 +351,8 @@ type Policy struct {
 	IdleTimeout    Opt[time.Duration]
 	Idempotent     Opt[bool]
 	Retry          Retry
+	Backup         Backup
+	DualSend       Opt[bool]
 	LB             Opt[LB]
 	Locality       Locality
 	Warmup         Opt[time.Duration]

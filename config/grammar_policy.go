@@ -17,6 +17,8 @@ func policyValue() value[Policy] {
 		opt("idle_timeout", "no byte in either direction on a stream; 0: none (5m)", func(p *Policy) *Opt[time.Duration] { return &p.IdleTimeout }, duration(0, longest)),
 		opt("idempotent", "may be sent twice; left out: what the HTTP method says", func(p *Policy) *Opt[bool] { return &p.Idempotent }, boolean()),
 		in("retry", "what is tried again: a count, or a map", func(p *Policy) *Retry { return &p.Retry }, retryValue()),
+		in("backup", "a second attempt beside one that takes long: a time or a map; none: off", func(p *Policy) *Backup { return &p.Backup }, backupValue()),
+		opt("dual_send", "two attempts at once, on different endpoints; the first good answer counts (false)", func(p *Policy) *Opt[bool] { return &p.DualSend }, boolean()),
 		opt("lb", "how an endpoint is picked (round_robin)", func(p *Policy) *Opt[LB] { return &p.LB }, lbValue()),
 		in("locality", "prefer near endpoints", func(p *Policy) *Locality { return &p.Locality }, object(
 			opt("prefer", "zone, region or group", func(l *Locality) *Opt[string] { return &l.Prefer }, word("zone", "region", "group")),
@@ -31,8 +33,6 @@ func policyValue() value[Policy] {
 			opt("waiting", "requests that wait for a connection (1024)", func(l *Limit) *Opt[int] { return &l.Waiting }, number(0, most)),
 		)),
 		opt("panic", "when no endpoint is usable: serve_all or fail_fast (serve_all)", func(p *Policy) *Opt[string] { return &p.Panic }, word("serve_all", "fail_fast")),
-		soon[Policy]("backup"),
-		soon[Policy]("dual_send"),
 		soon[Policy]("fallback"),
 		soon[Policy]("mirror"),
 	)

@@ -65,6 +65,8 @@ func (p *Policy) over(l *Policy) {
 	inherit(&p.Retry.BackoffMax, &l.Retry.BackoffMax)
 	inherit(&p.Retry.BudgetRatio, &l.Retry.BudgetRatio)
 	inherit(&p.Retry.BudgetMinPerSecond, &l.Retry.BudgetMinPerSecond)
+	p.Backup.over(&l.Backup)
+	inherit(&p.DualSend, &l.DualSend)
 	inherit(&p.LB, &l.LB)
 	inherit(&p.Locality.Prefer, &l.Locality.Prefer)
 	inherit(&p.Locality.SpillBelow, &l.Locality.SpillBelow)

@@ -38,7 +38,7 @@ func TestLayersCoverEveryField(t *testing.T) {
 }
 
 func TestBuiltInPolicy(t *testing.T) {
-	open := map[string]bool{".Use": true, ".PerTryTimeout": true, ".Idempotent": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true}
+	open := map[string]bool{".Use": true, ".PerTryTimeout": true, ".Idempotent": true, ".Backup.After": true, ".Backup.Off": true, ".DualSend": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true}
 	got := Resolve()
 	opts(&got, func(path string, o reflect.Value) {
 		if set := o.FieldByName("Set").Bool(); set == open[path] {

@@ -101,6 +101,8 @@ func spelled(p *config.Policy) []spelledField {
 		spell("retry.backoff.base", p.Retry.BackoffBase, config.Span), spell("retry.backoff.max", p.Retry.BackoffMax, config.Span),
 		spell("retry.budget.ratio", p.Retry.BudgetRatio, share),
 		spell("retry.budget.min_per_second", p.Retry.BudgetMinPerSecond, strconv.Itoa),
+		backupField(&p.Backup), spell("backup.max_ratio", p.Backup.MaxRatio, share),
+		spell("dual_send", p.DualSend, strconv.FormatBool),
 		spell("lb", p.LB, balancer),
 		spell("locality.prefer", p.Locality.Prefer, same), spell("locality.spill_below", p.Locality.SpillBelow, share),
 		spell("warmup", p.Warmup, config.Span),
@@ -112,6 +114,14 @@ func spelled(p *config.Policy) []spelledField {
 		spell("limit.connections", p.Limit.Connections, strconv.Itoa), spell("limit.in_flight", p.Limit.InFlight, strconv.Itoa),
 		spell("limit.waiting", p.Limit.Waiting, strconv.Itoa), spell("panic", p.Panic, same),
 	)
+}
+
+// backupField is when a backup begins, or that there is none.
+func backupField(b *config.Backup) spelledField {
+	if b.Off.Value {
+		return spell("backup.after", b.Off, none)
+	}
+	return spell("backup.after", b.After, config.BackupAfter.String)
 }
 
 func spelledBreaker(b *config.Breaker) []spelledField {

@@ -78,6 +78,14 @@ func (p *autoPool) Open(v pipeline.Version, fresh bool, connect time.Duration, u
 	return up, err
 }
 
+// Ready implements pipeline.Prompt.
+func (p *autoPool) Ready(v pipeline.Version) bool {
+	if v != pipeline.HTTP2 || p.only1.Load() {
+		return p.one.Ready(v)
+	}
+	return p.two.Ready(v)
+}
+
 // Set implements pool.
 func (p *autoPool) Set(s upstream.Settings) {
 	p.one.Set(s)

@@ -20,6 +20,8 @@ type Facts struct {
 	// Backups bounds them (S-147); nil: nothing does.
 	BackupAfter time.Duration
 	Backups     *Budget
+	// Alone says that the request cannot be made twice at one time.
+	Alone bool
 	// PerTry, where it is not 0, stands for the policy's: it follows from what was observed (S-141).
 	PerTry time.Duration
 	Rand   uint64 // random bits for the jitter of the backoff
@@ -71,7 +73,7 @@ type Call struct {
 func (c *Call) Start(p *Policy, b *Budget, now time.Time, f Facts) Action {
 	*c = Call{
 		p: p, budget: b, start: now, rnd: f.Rand, idempotent: f.Idempotent, hasBody: f.HasBody, perTry: p.PerTry,
-		backups: f.Backups, after: f.BackupAfter, overlaps: f.Idempotent && (p.DualSend || f.BackupAfter > 0),
+		backups: f.Backups, after: f.BackupAfter, overlaps: f.Idempotent && !f.Alone && (p.DualSend || f.BackupAfter > 0),
 	}
 	if f.PerTry > 0 {
 		c.perTry = f.PerTry

@@ -81,6 +81,7 @@ func (c *compiler) route(s *Service, cfg *config.Route, p *config.Policy, was *R
 	}
 	r.Plan.On = on
 	c.meters(r, was)
+	c.overlap(r, was, p)
 	if cfg == nil {
 		r.Targets = []*Target{c.target(s, r.Policy, nil, false, targetOf(was, 0))}
 		return r

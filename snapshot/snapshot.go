@@ -96,6 +96,8 @@ type Route struct {
 	IdleTimeout    time.Duration
 	Hash           HashKey
 	Budget         *resilience.Budget
+	Backups        *Backups            // nil: none
+	Latency        *resilience.Latency // of first attempts; nil where nobody asks
 	Breaker        *resilience.Breaker // nil: off
 	Limiter        *resilience.Limiter
 	Rewrite        *Rewrite

@@ -120,6 +120,10 @@ func (s *scrape) route(v *Series) {
 	if in, out := c.in.Load(), c.out.Load(); http || in+out > 0 {
 		s.count(d.retries, c.retries.Load(), base...)
 		s.count(d.replays, c.replays.Load(), base...)
+		if n := c.backups.Load(); n > 0 {
+			s.count(d.backups, n, base...)
+			s.count(d.backupsWon, c.won.Load(), base...)
+		}
 		if g := c.grpc.Load(); g != nil {
 			for status := range g.calls {
 				if n := g.calls[status].Load(); n > 0 {

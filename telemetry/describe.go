@@ -7,6 +7,7 @@ type descriptions struct {
 	all []*prometheus.Desc
 
 	requests, inFlight, attempts, retries, replays  *prometheus.Desc
+	backups, backupsWon                             *prometheus.Desc
 	requestBytes, responseBytes                     *prometheus.Desc
 	grpcCalls, grpcMessages                         *prometheus.Desc
 	tcpConns, tcpReceived, tcpSent                  *prometheus.Desc
@@ -46,6 +47,8 @@ func (d *descriptions) exchanges() {
 	d.attempts = d.add("attempts_total", "Tries at endpoints.", route...)
 	d.retries = d.add("retries_total", "Tries repeated by the retry policy.", route...)
 	d.replays = d.add("replays_total", "Tries repeated because the pooled connection was dead.", route...)
+	d.backups = d.add("backups_total", "Attempts that began beside others: backup requests and dual-sends.", route...)
+	d.backupsWon = d.add("backups_won_total", "Attempts beside others that gave the answer.", route...)
 	d.grpcCalls = d.add("grpc_calls_total", "gRPC calls that ended, by status.", "direction", "route", "service", "status")
 	d.grpcMessages = d.add("grpc_messages_total", "Messages of gRPC calls, received from and sent to downstream.",
 		"direction", "route", "service", "way")

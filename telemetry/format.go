@@ -45,6 +45,8 @@ func appendLine(b []byte, o *Outcome, text bool) []byte {
 	l.num(`,"attempts":`, int64(o.Attempts))
 	l.num(`,"retries":`, int64(o.Retries))
 	l.num(`,"replays":`, int64(o.Replays))
+	l.num(`,"backups":`, int64(o.Backups))
+	l.yes(`,"backup_won":`, o.BackupWon)
 	l.str(`,"endpoint":"`, o.Endpoint, capName)
 	l.ms(`,"queue_ms":`, o.Queue)
 	l.ms(`,"connect_ms":`, o.Connect)

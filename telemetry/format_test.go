@@ -30,7 +30,7 @@ func goldenOutcomes() []Outcome {
 	}
 	ws := Outcome{
 		Protocol: "HTTP/1.1", Service: "chat", Status: 101, Upgraded: true, Start: day().Add(time.Duration(900) * time.Millisecond),
-		FirstByte: time.Millisecond, Total: time.Minute, Replays: 1, Attempts: 1,
+		FirstByte: time.Millisecond, Total: time.Minute, Replays: 1, Attempts: 2, Backups: 1, BackupWon: true,
 	}
 	return []Outcome{usual, hostile, long, gone, tcp, ws, {}}
 }

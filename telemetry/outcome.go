@@ -44,6 +44,8 @@ type Outcome struct {
 	Attempts  int    // 0: nothing was tried
 	Retries   int    // by policy
 	Replays   int    // on a stale connection, outside the policy
+	Backups   int    // beside others: backup requests and dual-sends
+	BackupWon bool   // such an attempt gave the answer
 	Endpoint  string // of the last attempt
 	RequestID string
 	TraceID   string

@@ -137,6 +137,12 @@ func (r *Recorder) count(o *Outcome, s *Series, c *counters, tcp bool) {
 	if o.Replays > 0 {
 		c.replays.Add(uint64(o.Replays))
 	}
+	if o.Backups > 0 {
+		c.backups.Add(uint64(o.Backups))
+		if o.BackupWon {
+			c.won.Add(1)
+		}
+	}
 	method := uint32(methodTCP)
 	if !tcp {
 		method = methodClass(o.Method)

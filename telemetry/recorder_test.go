@@ -51,7 +51,7 @@ func everything(r *Recorder) {
 	own.Begin()
 	r.Record(&Outcome{
 		Series: own, Direction: Inbound, Method: "BREW", Reason: resilience.CallerGone, Start: day(),
-		Total: 20 * time.Millisecond, Attempts: 1, Replays: 1,
+		Total: 20 * time.Millisecond, Attempts: 2, Replays: 1, Backups: 1, BackupWon: true,
 	})
 	r.Record(&Outcome{Method: "GET", Status: 404, Reason: resilience.NoRoute, Start: day(), Total: 90 * time.Microsecond})
 	db := r.Series(Outbound, "db", "")

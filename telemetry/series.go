@@ -30,6 +30,7 @@ type counters struct {
 	inFlight         atomic.Int64
 	attempts         atomic.Uint64
 	retries, replays atomic.Uint64
+	backups, won     atomic.Uint64 // attempts beside others, and those of them that gave the answer
 	in, out          atomic.Uint64 // bytes of HTTP bodies
 	tcpIn, tcpOut    atomic.Uint64 // bytes of TCP connections
 	breaker          atomic.Int32  // state + 1; 0: never changed

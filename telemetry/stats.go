@@ -21,6 +21,8 @@ type SeriesStats struct {
 	Attempts    uint64
 	Retries     uint64
 	Replays     uint64
+	Backups     uint64
+	BackupsWon  uint64
 	BytesIn     uint64 // TCP included
 	BytesOut    uint64
 	Breaker     string // closed, half_open, open; "": never changed
@@ -58,6 +60,7 @@ func (s *Series) Stats() SeriesStats {
 	})
 	v.InFlight = max(c.inFlight.Load(), 0)
 	v.Attempts, v.Retries, v.Replays = c.attempts.Load(), c.retries.Load(), c.replays.Load()
+	v.Backups, v.BackupsWon = c.backups.Load(), c.won.Load()
 	v.BytesIn, v.BytesOut = c.in.Load()+c.tcpIn.Load(), c.out.Load()+c.tcpOut.Load()
 	if state := c.breaker.Load(); state > 0 {
 		v.Breaker = breakerName(int(state) - 1)

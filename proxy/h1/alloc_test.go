@@ -60,6 +60,12 @@ services:
       - {match: {path: {regex: "^/v[0-9]/"}}, to: {labels: {version: v2}}}
       - {match: {path: {prefix: /orders}}, to: {split: [{weight: 90}, {weight: 10}]}}
 `
+	callsConfig = `
+services:
+  orders:
+    endpoints: [ORIGIN]
+    policy: {retry: 1, idempotent: true, backup: p90}
+`
 	rewriteConfig = `
 services:
   orders:
@@ -101,6 +107,8 @@ func TestAllocations(t *testing.T) {
 			name: "get, consistent_hash", config: balancer("{consistent_hash: {header: X-Tenant}}"), request: plainRequest,
 			answer: lengthAnswer,
 		},
+		{name: "get, backup", config: callsConfig, request: plainRequest, answer: lengthAnswer, log: true},
+		{name: "post, backup", config: callsConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 		{name: "post", config: plainConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 		{name: "get, rewrite", config: rewriteConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "post, retries", config: routesConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},

@@ -56,6 +56,12 @@ func (p *Pool) Open(_ pipeline.Version, fresh bool, connect time.Duration, until
 	return a, nil
 }
 
+// Ready implements pipeline.Prompt.
+func (p *Pool) Ready(pipeline.Version) bool {
+	_, idle, _ := p.Counts()
+	return idle > 0
+}
+
 // attempt is one request and its response on an upstream connection.
 type attempt struct {
 	conn *upstream.Conn

@@ -106,6 +106,13 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 // maxSuspects is how many connections that are slow make no case for one more.
 const maxSuspects = 2
 
+// Ready implements pipeline.Prompt.
+func (p *Pool) Ready(pipeline.Version) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pickLocked() != nil
+}
+
 // mayDialLocked reports whether another connection may be opened, and is of use.
 func (p *Pool) mayDialLocked() bool {
 	for _, c := range p.conns {

@@ -17,6 +17,18 @@ const continueWait = time.Second
 
 // attempt makes one attempt, up to the head of its final response.
 func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
+	if !x.begin(a) {
+		return resilience.Outcome{Kind: resilience.NoEndpoint}
+	}
+	if o, ok := x.open(a); !ok || x.raw {
+		return o
+	}
+	x.send(a.Until)
+	return x.await(a.Until)
+}
+
+// begin chooses the endpoint of an attempt. It reports whether there is one.
+func (x *Exchange) begin(a resilience.Action) bool {
 	x.out.Attempts++
 	switch a.Why {
 	case resilience.WhyRetry:
@@ -25,17 +37,19 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 		x.out.Replays++
 	}
 	if !(a.Fresh && x.ep != nil && x.ep.Usable()) && !x.pick() {
-		return resilience.Outcome{Kind: resilience.NoEndpoint}
+		return false
 	}
 	x.began = x.Clock
 	x.resp.Status, x.ahead, x.call.pending = 0, ahead{}, false
 	x.ep.Meter.Active.Add(1)
+	return true
+}
+
+// open takes or opens a connection for the attempt. It reports whether the request can be sent.
+func (x *Exchange) open(a resilience.Action) (resilience.Outcome, bool) {
 	up, err := x.ep.Pool.(Pool).Open(x.Req.Version, a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
 	if err != nil {
-		x.ep.Meter.Active.Add(-1)
-		x.Clock = time.Now()
-		x.out.Detail = err.Error()
-		return x.outcome(openFailed(err))
+		return x.notOpened(err), false
 	}
 	x.up = up
 	queued, connecting := up.Connected()
@@ -43,16 +57,23 @@ func (x *Exchange) attempt(a resilience.Action) resilience.Outcome {
 	x.out.Connect = connecting
 	if x.down.Guard(up) {
 		x.Clock = time.Now()
-		return x.outcome(resilience.Gone)
+		return x.outcome(resilience.Gone), false
 	}
 	if x.raw {
 		x.Clock = time.Now()
 		o := x.outcome(resilience.Answered)
 		o.Status = 200
-		return o
+		return o, true
 	}
-	x.send(a.Until)
-	return x.await(a.Until)
+	return resilience.Outcome{}, true
+}
+
+// notOpened says what it means that there is no connection.
+func (x *Exchange) notOpened(err error) resilience.Outcome {
+	x.ep.Meter.Active.Add(-1)
+	x.Clock = time.Now()
+	x.out.Detail = err.Error()
+	return x.outcome(openFailed(err))
 }
 
 // pick chooses an endpoint for the next attempt.
@@ -139,7 +160,7 @@ func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
 // verdict: the endpoint may have answered before it stopped reading.
 func (x *Exchange) send(until time.Time) {
 	q := &x.Req
-	x.setDeadline(until)
+	x.setDeadline(q.Fields, until)
 	x.previousAttempts()
 	if x.up.SendHead(q) != nil {
 		return
@@ -149,7 +170,7 @@ func (x *Exchange) send(until time.Time) {
 		return
 	}
 	m, shared := x.up.(Multiplexed)
-	x.upload.keep = shared || x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused())
+	x.upload.keep = shared || x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused() || !x.due.IsZero())
 	if x.upload.ended || x.down.Body().Whole() {
 		if shared {
 			m.Hurry(until)
@@ -161,7 +182,7 @@ func (x *Exchange) send(until time.Time) {
 }
 
 // setDeadline tells the next hop how much time is left, where the caller told us (S-141: a deadline is only ever lowered).
-func (x *Exchange) setDeadline(until time.Time) {
+func (x *Exchange) setDeadline(fields []Field, until time.Time) {
 	if x.deadline.IsZero() {
 		return
 	}
@@ -169,8 +190,8 @@ func (x *Exchange) setDeadline(until time.Time) {
 		until = x.deadline // the time limits of a policy are about the head, the caller's about the whole call
 	}
 	left := time.Until(until)
-	for i := range x.Req.Fields {
-		switch f := &x.Req.Fields[i]; {
+	for i := range fields {
+		switch f := &fields[i]; {
 		case f.Drop:
 		case f.ID == FieldEnvoyTimeout:
 			f.Value = strconv.FormatInt(max(1, left.Milliseconds()), 10)
@@ -192,12 +213,22 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 				wait = t
 			}
 		}
+		if !x.due.IsZero() && x.due.Before(wait) {
+			wait = x.due
+		}
 		err := x.up.ReadHead(&x.resp, wait)
 		if errors.Is(err, netio.ErrTimeout) && !wait.Before(until) && x.stillSending(&sent, patience) {
 			until = time.Now().Add(patience)
 			continue
 		}
 		if errors.Is(err, netio.ErrTimeout) && wait.Before(until) {
+			if !x.due.IsZero() {
+				if x.action, x.late = x.askBackup(); x.late {
+					return resilience.Outcome{}
+				}
+				x.due = time.Time{}
+				continue
+			}
 			expecting = false
 			if x.down.Interim(&Response{Status: 100, NoBody: true}) != nil {
 				x.Clock = time.Now()
@@ -211,27 +242,33 @@ func (x *Exchange) await(until time.Time) resilience.Outcome {
 		switch status := x.resp.Status; {
 		case status >= 200 || status == 101:
 			x.Clock = time.Now()
-			x.out.FirstByte = x.Clock.Sub(x.Start)
-			if x.resp.Offline != 0 || x.ep.Meter.State.Load()&balance.StateDraining != 0 {
-				x.noticed()
-			}
-			o := x.outcome(resilience.Answered)
-			o.Status = status
-			if x.call.is {
-				x.look(&o)
-			}
-			return o
+			return x.answered()
 		case status == 100:
 			if !x.Req.Expect {
 				continue // nobody asked for it (RFC 9110 15.2.1)
 			}
 			expecting = false
 		}
+		x.due = time.Time{} // something of its answer goes on: there is no way back
 		if x.down.Interim(&x.resp) != nil {
 			x.Clock = time.Now()
 			return x.outcome(resilience.Gone)
 		}
 	}
+}
+
+// answered describes an attempt whose final head has come.
+func (x *Exchange) answered() resilience.Outcome {
+	x.out.FirstByte = x.Clock.Sub(x.Start)
+	if x.resp.Offline != 0 || x.ep.Meter.State.Load()&balance.StateDraining != 0 {
+		x.noticed()
+	}
+	o := x.outcome(resilience.Answered)
+	o.Status = x.resp.Status
+	if x.call.is {
+		x.look(&o)
+	}
+	return o
 }
 
 const (

@@ -84,6 +84,7 @@ type Exchange struct {
 	wake    chan struct{}
 	wakeUp  func()
 	aside   func() // sends the request body beside the wait for a response
+	racing  *racing
 }
 
 // state is what an exchange forgets when it is over.
@@ -122,8 +123,10 @@ type state struct {
 	began time.Time // of the last attempt
 	ended resilience.Outcome
 	resp  Response
-	call  call  // of gRPC
-	ahead ahead // of the response body
+	call  call      // of gRPC
+	ahead ahead     // of the response body
+	due   time.Time // when to ask for an attempt beside the one in progress; zero: never
+	late  bool      // that time has come, and action is such an attempt
 
 	retryIn int64 // seconds, of an answer of ours
 	out     telemetry.Outcome
@@ -197,20 +200,23 @@ func (x *Exchange) serve() {
 
 // try runs the call: it makes attempts until one has an answer to relay, or answers locally.
 func (x *Exchange) try() bool {
-	a := x.plan.Start(&x.rt.Plan, x.rt.Budget, x.Clock, resilience.Facts{
+	f := resilience.Facts{
 		Idempotent: x.rt.Idempotent(x.Req.Method), HasBody: x.Req.HasBody && x.Req.Length != 0, Deadline: x.deadline, Rand: x.idHash,
-	})
+		Alone: x.raw || x.Req.Upgrade != "" || x.Req.Expect,
+	}
+	if b := x.rt.Backups; b != nil {
+		f.BackupAfter, f.Backups = x.rt.Latency.BackupAfter(x.Clock, b.When), b.Budget
+	}
+	a := x.plan.Start(&x.rt.Plan, x.rt.Budget, x.Clock, f)
 	for {
 		x.action = a
 		switch a.Verb {
 		case resilience.Try:
-			x.ended = x.attempt(a)
-			next := x.plan.Result(x.Clock, a.Slot, x.ended)
-			x.judge(next)
-			if next.Verb != resilience.Finish {
-				x.abandon()
+			if x.plan.Overlaps() {
+				a = x.race(a)
+			} else {
+				a = x.conclude(a, x.attempt(a))
 			}
-			a = next
 		case resilience.Wait:
 			a = x.pause(a.Until)
 		case resilience.Finish:
@@ -220,6 +226,27 @@ func (x *Exchange) try() bool {
 			return false
 		}
 	}
+}
+
+// conclude tells plan and meters how an attempt ended, and gives it up where its answer is not wanted.
+func (x *Exchange) conclude(a resilience.Action, o resilience.Outcome) resilience.Action {
+	x.ended = o
+	if l := x.rt.Latency; l != nil && primary(a) && (o.Kind == resilience.Answered && !o.Failed() || o.Kind == resilience.TimedOut) {
+		l.Observe(x.Clock.Sub(x.began))
+	}
+	next := x.plan.Result(x.Clock, a.Slot, o)
+	x.judge(next)
+	if next.Verb == resilience.Finish {
+		x.out.BackupWon = !primary(a)
+	} else {
+		x.abandon()
+	}
+	return next
+}
+
+// primary reports whether an attempt is not one beside another.
+func primary(a resilience.Action) bool {
+	return a.Why != resilience.WhyBackup && a.Why != resilience.WhyDual
 }
 
 // pause waits; a caller who has left meanwhile ends the call, a breaker that opened keeps it from trying again.

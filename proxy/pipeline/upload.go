@@ -135,9 +135,7 @@ func (x *Exchange) pump(aside bool) {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
-			u.ended = true
-			u.trailer = body.Trailers()
-			FilterTrailers(u.trailer)
+			x.bodyEnded(body)
 			continue
 		case errors.Is(err, netio.ErrInterrupted):
 			return
@@ -146,10 +144,7 @@ func (x *Exchange) pump(aside bool) {
 			x.up.Interrupt()
 			return
 		}
-		u.bytes.Add(int64(len(p)))
-		if x.call.is {
-			x.call.in.feed(p)
-		}
+		x.count(p)
 		switch {
 		case u.lost:
 		case u.keep && len(u.kept)+len(p) <= limit:
@@ -162,6 +157,22 @@ func (x *Exchange) pump(aside bool) {
 		}
 	}
 	u.upErr = x.up.SendEnd(u.trailer, !aside)
+}
+
+// bodyEnded notes that the body was read to its end.
+func (x *Exchange) bodyEnded(body Body) {
+	u := &x.upload
+	u.ended = true
+	u.trailer = body.Trailers()
+	FilterTrailers(u.trailer)
+}
+
+// count counts a piece of the body.
+func (x *Exchange) count(p []byte) {
+	x.upload.bytes.Add(int64(len(p)))
+	if x.call.is {
+		x.call.in.feed(p)
+	}
 }
 
 // rawFrom is how much of a body must be left for a copy between sockets.

@@ -1,0 +1,37 @@
+package config
+
+import "time"
+
+// Backup says when a second attempt begins beside one that takes long (S-145 … S-148). It is on where After is set and Off
+// is not true.
+type Backup struct {
+	Off      Opt[bool]
+	After    Opt[BackupAfter]
+	MaxRatio Opt[float64] // of the calls of the last 10 s
+}
+
+// On reports whether there are backups at all.
+func (b *Backup) On() bool { return b.After.Set && !b.Off.Value }
+
+// BackupAfter is a quantile of what was observed (p90, p95, p99), or a fixed time.
+type BackupAfter struct {
+	Quantile string
+	Fixed    time.Duration
+}
+
+// String writes a as it is read.
+func (a BackupAfter) String() string {
+	if a.Quantile != "" {
+		return a.Quantile
+	}
+	return Span(a.Fixed)
+}
+
+func (b *Backup) over(l *Backup) {
+	if b.After.Set || b.MaxRatio.Set {
+		inherit(&b.Off, &Opt[bool]{Set: true})
+	}
+	inherit(&b.After, &l.After)
+	inherit(&b.MaxRatio, &l.MaxRatio)
+	inherit(&b.Off, &l.Off)
+}
