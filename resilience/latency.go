@@ -173,15 +173,15 @@ func (l *Latency) BackupAfter(now time.Time, cfg BackupConfig) time.Duration {
 	return d
 }
 
-// AutoConfig derives the time limit of one attempt from what was observed (S-141).
-type AutoConfig struct {
+// PerTryConfig derives the time limit of one attempt from what was observed (S-141).
+type PerTryConfig struct {
 	Quantile       int           // P999 or P9999
 	Floor, Ceiling time.Duration // the limit stays between them
 }
 
 // PerTry returns how long one attempt may take: the quantile and half of it again, so that what takes a little longer than
 // ever before is seen, and moves the quantile, instead of being cut for good. Too few samples: the ceiling.
-func (l *Latency) PerTry(now time.Time, cfg AutoConfig) time.Duration {
+func (l *Latency) PerTry(now time.Time, cfg PerTryConfig) time.Duration {
 	d, n := l.Quantile(now, cfg.Quantile)
 	if n < autoSamples {
 		return cfg.Ceiling

@@ -66,7 +66,7 @@ func TestBackupAfter(t *testing.T) {
 // TestPerTryAuto: what takes longer than ever before moves the limit, instead of being cut for good (S-141).
 func TestPerTryAuto(t *testing.T) {
 	l := resilience.NewLatency()
-	cfg := resilience.AutoConfig{Quantile: resilience.P999, Floor: 10 * time.Millisecond, Ceiling: time.Second}
+	cfg := resilience.PerTryConfig{Quantile: resilience.P999, Floor: 10 * time.Millisecond, Ceiling: time.Second}
 	now := epoch
 	play := func(seconds int, took time.Duration) (limit time.Duration) {
 		for range seconds {

@@ -88,6 +88,8 @@ func setUp(t *testing.T, old subject, words []string) subject {
 		return newBreakerScript(args)
 	case "outlier":
 		return newOutlierScript(args)
+	case "switch":
+		return newSwitchScript(args)
 	case "limiter":
 		return newLimiterScript(args, old)
 	}
