@@ -53,7 +53,7 @@ func loadable(c *config.Config) (json.RawMessage, error) {
 func document(c *config.Config) object {
 	o := object{
 		"listen": listenDocument(&c.Listen), "limits": limitsDocument(&c.Limits),
-		"discovery": object{"ready_wait": config.Span(c.Discovery.ReadyWait)},
+		"discovery": discoveryDocument(&c.Discovery),
 		"telemetry": object{"access_log": object{"to": c.Telemetry.AccessLog.To, "format": c.Telemetry.AccessLog.Format}},
 	}
 	n := &c.Node
@@ -151,6 +151,8 @@ func serviceDocument(s *config.Service) object {
 	put(o, "group", s.Group)
 	put(o, "critical", s.Critical)
 	putGRPCWeb(o, &s.GRPCWeb)
+	o["liveness"] = s.Liveness
+	protectionDocument(o, &s.Protection)
 	putList(o, "from", s.Registry)
 	var endpoints []object
 	for _, e := range s.Endpoints {

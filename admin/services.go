@@ -155,6 +155,7 @@ type ServiceDetail struct {
 	Service
 	Sources     []explain.Source   `json:"sources"`
 	Endpoints   []explain.Endpoint `json:"endpoints"`
+	LeftOut     []explain.Doubt    `json:"left_out,omitempty"` // known and not used, with the reason
 	Policy      []explain.Field    `json:"policy"`
 	Connections Upstream           `json:"upstream_connections"`
 	Routes      []Route            `json:"routes"` // the last one is the service as a whole
@@ -223,6 +224,7 @@ func (a *api) detail(s *snapshot.Snapshot, dir telemetry.Direction, svc *snapsho
 	v := ServiceDetail{
 		Service: t.service(dir, svc), Sources: explain.Sources(svc), Policy: explain.Policy(s.Mesh.Config, svc.Rest),
 		Endpoints:   explain.Endpoints(svc.Rest.Targets[0], t.now),
+		LeftOut:     explain.LeftOut(svc),
 		Connections: Upstream{up.Open, up.Idle, up.Connects, up.Failures, up.Ejections, up.Readmissions},
 		Routes:      make([]Route, 0, len(svc.Routes)+1),
 	}

@@ -134,9 +134,40 @@ type DNSRegistry struct {
 	Timeout time.Duration // of one query
 }
 
-// Discovery holds how start waits for registries.
+// Discovery holds how start waits for registries, and how far they are believed.
 type Discovery struct {
-	ReadyWait time.Duration // ready at the latest so long after start
+	ReadyWait   time.Duration // ready at the latest so long after start
+	SnapshotDir string        // where endpoints are kept for the next start; empty: nowhere
+	Protection                // of every service that says nothing
+	UpdateGate  UpdateGate
+}
+
+// Protection bounds what an answer of a registry may take away.
+type Protection struct {
+	RemovalProtection RemovalProtection
+	HalfDead          HalfDead
+}
+
+// RemovalProtection bounds how many endpoints may go for failed health (S-41). Off says `removal_protection: none`.
+type RemovalProtection struct {
+	Off      Opt[bool]
+	MaxRatio Opt[float64] // of the endpoints known; at least one may always go
+}
+
+// HalfDead says when a list is too short to be true (S-46 … S-48). Off says `half_dead: none`.
+type HalfDead struct {
+	Off      Opt[bool]
+	Below    Opt[float64]       // share of the endpoints known in Memory
+	MinKnown Opt[int]           // so many must be known
+	Hold     Opt[time.Duration] // a list is believed again when it is back for so long
+	Memory   Opt[time.Duration] // how long endpoints are remembered that are not listed any more
+}
+
+// UpdateGate lets only a part of all sidecars follow their registries at one time, while it is enabled (S-40).
+type UpdateGate struct {
+	Enabled bool
+	Percent float64       // the part, above 0 … 1
+	Epoch   time.Duration // the length of a turn
 }
 
 // Service is a named upstream.
@@ -154,6 +185,11 @@ type Service struct {
 	Policy    Policy
 	Routes    []*Route
 	Rules     *Rules // nil: nothing is said
+
+	// Liveness is who decides which of the endpoints listed are alive: "registry" or "consumer" (S-43, S-44).
+	Liveness string
+	// Protection is what a service says itself; what is not set is as in Discovery.
+	Protection
 
 	claims []claim // what depends on the rest of the configuration
 	sums   prints  // of all that is exported

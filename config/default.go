@@ -23,10 +23,21 @@ func Default() *Config {
 			HalfClose:     "serve",
 		},
 		Registries: map[string]*Registry{},
-		Discovery:  Discovery{ReadyWait: 5 * time.Second},
-		Policies:   map[string]*Policy{},
-		Services:   map[string]*Service{},
-		Telemetry:  Telemetry{AccessLog: AccessLog{To: "stdout", Format: "json"}},
+		Discovery: Discovery{
+			ReadyWait:   5 * time.Second,
+			SnapshotDir: "/var/lib/sidecar",
+			Protection: Protection{
+				RemovalProtection: RemovalProtection{Off: builtIn(false), MaxRatio: builtIn(0.2)},
+				HalfDead: HalfDead{
+					Off: builtIn(false), Below: builtIn(0.5), MinKnown: builtIn(3),
+					Hold: builtIn(30 * time.Second), Memory: builtIn(10 * time.Minute),
+				},
+			},
+			UpdateGate: UpdateGate{Percent: 0.1, Epoch: 30 * time.Second},
+		},
+		Policies:  map[string]*Policy{},
+		Services:  map[string]*Service{},
+		Telemetry: Telemetry{AccessLog: AccessLog{To: "stdout", Format: "json"}},
 	}
 }
 

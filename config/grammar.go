@@ -33,7 +33,7 @@ func newGrammar() *grammar {
 		in("registries", "where endpoints come from, by name", func(c *Config) *map[string]*Registry { return &c.Registries },
 			mapping(pointer(registryValue()), nameProblem)),
 		soon[Config]("config_center"),
-		in("discovery", "how start waits for registries", func(c *Config) *Discovery { return &c.Discovery }, discoveryValue()),
+		in("discovery", "how start waits for registries, and how far they are believed", func(c *Config) *Discovery { return &c.Discovery }, discoveryValue()),
 		in("policies", "named policies, taken with use", func(c *Config) *map[string]*Policy { return &c.Policies },
 			mapping(pointer(policy), nameProblem)),
 		in("defaults", "the policy of every service that says nothing", func(c *Config) *Policy { return &c.Defaults }, policy),
@@ -129,16 +129,6 @@ func dnsValue() value[DNSRegistry] {
 		return true
 	}
 	return v
-}
-
-func discoveryValue() value[Discovery] {
-	return object(
-		in("ready_wait", "ready at the latest so long after start, whatever the registries do (5s)", func(v *Discovery) *time.Duration { return &v.ReadyWait }, duration(0, longest)),
-		soon[Discovery]("snapshot_dir"),
-		soon[Discovery]("removal_protection"),
-		soon[Discovery]("half_dead"),
-		soon[Discovery]("update_gate"),
-	)
 }
 
 func telemetryValue() value[Telemetry] {

@@ -17,6 +17,10 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		in("endpoints", "fixed endpoints", func(s *Service) *[]*Endpoint { return &s.Endpoints }, list(pointer(endpoint))),
 		in("group", "which group of it we call", func(s *Service) *string { return &s.Group }, line()),
 		in("critical", "never switched off automatically", func(s *Service) *bool { return &s.Critical }, boolean()),
+		in("liveness", "who decides which of its endpoints are alive: registry, or consumer: its list counts, its health does not (registry)",
+			func(s *Service) *string { return &s.Liveness }, word("registry", "consumer")),
+		in("removal_protection", "as in discovery; none: off", func(s *Service) *RemovalProtection { return &s.RemovalProtection }, removalProtectionValue()),
+		in("half_dead", "as in discovery; none: off", func(s *Service) *HalfDead { return &s.HalfDead }, halfDeadValue()),
 		in("policy", "how it is called", func(s *Service) *Policy { return &s.Policy }, policy),
 		in("routes", "ordered, the first match wins; what matches none goes to the service", func(s *Service) *[]*Route { return &s.Routes }, list(pointer(route))),
 		ref("rules", "rules between callers and its endpoints: conditions, condition:// and script:// URLs, or maps", func(s *Service) **Rules { return &s.Rules }, rulesValue()),
@@ -25,7 +29,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 	v.read = func(d *decoder, n *yaml.Node, out *Service) bool {
 		key, outer := d.key, d.claims
 		d.claims = nil
-		out.Name, out.From, out.Protocol = key.Value, d.origin(key), "http"
+		out.Name, out.From, out.Protocol, out.Liveness = key.Value, d.origin(key), "http", "registry"
 		ok := read(d, n, out)
 		ok = d.finishService(n, key, out) && ok
 		out.claims, d.claims = d.claims, outer

@@ -10,10 +10,22 @@ type Mesh struct {
 	Revision  string                  // short hash of the configuration, for metrics and logs
 }
 
-// EndpointSet is the full list of one service's endpoints, addresses resolved, in a stable order, each address once.
+// EndpointSet is the list of one service's endpoints that are used, addresses resolved, in a stable order, each address once.
 type EndpointSet struct {
 	List    []*Endpoint
 	Sources []SourceState
+	Notes   []EndpointNote // what is special about endpoints of sources, whether they are used or not
+}
+
+// EndpointNote says why an endpoint is used or not that its source does not just list as well.
+type EndpointNote struct {
+	Address string
+	Source  string
+	Used    bool
+	Why     string    // maintenance, unhealthy, retained, remembered, from_disk, unreachable
+	Check   string    // the direct check: alive, dead, unchecked; empty: there is none
+	Err     string    // what the check met
+	Since   time.Time // of Why
 }
 
 // SourceState says how one source of a service is doing.
@@ -23,4 +35,10 @@ type SourceState struct {
 	Stale    bool   // its last attempt failed: the list is the last good one
 	Since    time.Time
 	Err      string // of the last attempt, empty when it succeeded
+
+	// Protection is what keeps the list from being used as it is: removal_protection, half_dead or restored; or empty.
+	Protection     string
+	ProtectedSince time.Time
+	ProtectedUntil time.Time // when it ends if nothing changes; zero: not by time alone
+	Listed, Known  int       // endpoints on the list, and those that it is measured by
 }

@@ -53,7 +53,7 @@ func BenchmarkChange(b *testing.B) {
 			m.syncFeeds(ctx, opened)
 			f := m.feeds["x"]
 			say := func(i int, list []*config.Endpoint) {
-				m.admit(report{from: f, Update: Update{Service: fmt.Sprint("s", i), Endpoints: list}})
+				m.admit(b.Context(), report{from: f, Update: Update{Service: fmt.Sprint("s", i), Endpoints: list}})
 			}
 			for i := range shape.services {
 				say(i, answers(i, shape.each, 1))

@@ -1,10 +1,9 @@
 // Package discovery turns the configuration and what registries say into one stream of immutable config.Mesh values.
 //
 // It owns the Source contract and the Merger, the one writer of the mesh: the configuration in force, the last good
-// answer of every source for every service, the union of a service's sources, the resolved names in addresses. It never
-// opens a socket or a file of its own: sources are made by a function that the composition root hands in, and the result
-// goes to one callback. Guards against a lying registry (S-41, S-46) and the snapshot on disk (S-22) belong at
-// Merger.admit, the single place where an answer becomes known.
+// answer of every source for every service and what package guard believes of it, the union of a service's sources, the
+// resolved names in addresses. It never opens a socket or a file of its own: sources, direct checks and the memory on disk
+// are handed in by the composition root, and the result goes to one callback.
 //
 // Tests: the merger runs in synctest bubbles against scripted sources; a property test compares it with a naive model;
 // a benchmark holds the price of one change at 10 000 endpoints.
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery/guard"
 )
 
 // Source is one place where endpoints come from: a registry, a folder of files, the DNS.
@@ -55,6 +55,26 @@ type Observer interface {
 	Applied(mesh *config.Mesh, changed int, took time.Duration)
 	// Refused tells that the callback refused a mesh; what was in force before still is.
 	Refused(err error)
+	// Guarded tells what is believed of a source's list, when that changed: was is what was told before. service is the
+	// configured service, of several that use the list the first by name. The slices are read-only.
+	Guarded(source, service string, was, is guard.Decision)
+}
+
+// Check is one question whether an endpoint lives that its registry does not vouch for (S-47).
+type Check struct {
+	Service string // the service that it belongs to: who it should be
+	Address string
+	Probe   config.Probe // how it is asked
+}
+
+// Memory keeps lists over a restart (S-22). Its methods are called from the merger's goroutine: Load may read a small file,
+// Save must not block.
+type Memory interface {
+	// Load returns what was saved of a service by an earlier run, sorted by address, and when; none without an error when
+	// nothing was.
+	Load(registry *config.Registry, service string) (list []*config.Endpoint, saved time.Time, err error)
+	// Save notes the list for later; a list of none is forgotten.
+	Save(registry *config.Registry, service string, list []*config.Endpoint)
 }
 
 // Wait is something that has not answered yet.
@@ -70,3 +90,5 @@ func (nobody) Updated(string, string, int, bool)        {}
 func (nobody) Failed(string, string, error)             {}
 func (nobody) Applied(*config.Mesh, int, time.Duration) {}
 func (nobody) Refused(error)                            {}
+
+func (nobody) Guarded(string, string, guard.Decision, guard.Decision) {}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery/guard"
 )
 
 // A source that returns early is run again after a pause between these two.
@@ -20,10 +21,15 @@ const (
 // resolverKey is the feed that resolves names when no DNS registry is configured; no registry has an empty name.
 const resolverKey = ""
 
-// known is what one source last said about one name.
+// known is what one source last said about one name, and what is believed of it.
 type known struct {
-	list     []*config.Endpoint // sorted by address, each once; the last good answer
+	raw      []*config.Endpoint // sorted by address, each once; the last good answer
+	list     []*config.Endpoint // of these and of earlier ones those that are used
+	guard    guard.Guard
+	decision guard.Decision
 	answered bool
+	restored bool // from the disk: the source has not answered yet
+	carried  bool // from another source of that name, whose answers do not count against this one's
 	stale    bool // the last attempt failed
 	since    time.Time
 	err      string
@@ -39,8 +45,9 @@ type feed struct {
 	stop   context.CancelFunc // nil until started
 
 	// Owned by the merger's goroutine.
-	sets   map[string]*known
-	wanted []string
+	sets     map[string]*known
+	wanted   []string
+	recalled map[string]bool // names that the disk was asked for
 
 	box box
 }

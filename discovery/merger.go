@@ -24,6 +24,10 @@ type Options struct {
 	Apply func(*config.Mesh) error
 	// Observer may be nil.
 	Observer Observer
+	// Check asks an endpoint directly whether it lives, within the probe's timeout; several run at a time. nil: all live.
+	Check func(context.Context, Check) error
+	// Memory may be nil: then nothing survives a restart.
+	Memory Memory
 	// Quiet is how long the sources must be silent before a change is applied (default 50 ms), Max how long a change waits
 	// at most (default 500 ms).
 	Quiet, Max time.Duration
@@ -38,15 +42,19 @@ type Merger struct {
 	o       Options
 	updates chan report
 	reloads chan reload
+	checks  chan checked
+	tips    chan tip
 	ready   chan struct{}
 	done    chan struct{}
+	slots   chan struct{} // of checks that run
 
 	waiting atomic.Pointer[[]Wait]
 
 	// Owned by Run's goroutine.
 	plan    *plan
 	feeds   map[string]*feed
-	running sync.WaitGroup // the goroutines of the feeds
+	running sync.WaitGroup    // the goroutines of the feeds and of checks
+	watched map[ask]time.Time // lists with something that depends on time: when to decide again; zero: after a check
 	dirty   map[*member]struct{}
 	since   time.Time // of the oldest change that is not built; zero: none
 	changed int       // sets that changed and are not applied
@@ -78,6 +86,10 @@ func New(o Options) *Merger {
 		o:       o,
 		updates: make(chan report),
 		reloads: make(chan reload),
+		checks:  make(chan checked),
+		tips:    make(chan tip, maxTips),
+		slots:   make(chan struct{}, maxChecks),
+		watched: make(map[ask]time.Time),
 		ready:   make(chan struct{}),
 		done:    make(chan struct{}),
 		feeds:   make(map[string]*feed),
@@ -139,7 +151,7 @@ func (m *Merger) Run(ctx context.Context, cfg *config.Config) error {
 	m.syncFeeds(ctx, opened)
 	m.buildDirty(ctx)
 	m.publish()
-	if p.waiting == 0 {
+	if p.waiting == 0 && !m.proving() {
 		if err := m.first(); err != nil {
 			return err
 		}
@@ -157,6 +169,7 @@ func (m *Merger) loop(ctx context.Context) error {
 	for {
 		now := time.Now()
 		m.expired = m.expired || now.Sub(began) >= readyWait
+		m.decideDue(ctx, now)
 		if m.due(now, last) {
 			m.buildDirty(ctx)
 			m.publish()
@@ -164,7 +177,7 @@ func (m *Merger) loop(ctx context.Context) error {
 				m.flush(now)
 			}
 		}
-		if !m.applied && ((m.plan.waiting == 0 && m.since.IsZero()) || now.Sub(began) >= firstWait) {
+		if !m.applied && ((m.plan.waiting == 0 && m.since.IsZero() && !m.proving()) || now.Sub(began) >= firstWait) {
 			if err := m.first(); err != nil {
 				return err
 			}
@@ -180,9 +193,13 @@ func (m *Merger) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case r := <-m.updates:
-			if m.admit(r) {
+			if m.admit(ctx, r) {
 				last = time.Now()
 			}
+		case c := <-m.checks:
+			m.checkEnded(ctx, c)
+		case t := <-m.tips:
+			m.take(ctx, t)
 		case r := <-reloads:
 			r.reply <- m.reload(ctx, r.cfg)
 		case <-timer.C:
@@ -235,6 +252,11 @@ func (m *Merger) nextWake(now, last, began time.Time, firstWait, readyWait time.
 	for mb := range m.plan.holding {
 		sooner(mb.holdEnd)
 	}
+	for _, t := range m.watched {
+		if !t.IsZero() {
+			sooner(t)
+		}
+	}
 	return max(wake.Sub(now), 0)
 }
 
@@ -246,9 +268,9 @@ func (m *Merger) touch(mb *member) {
 	}
 }
 
-// admit takes an answer into what is known and marks the services it concerns. It reports whether anything changed. This is
-// where guards compare an answer with what was known before anyone sees it.
-func (m *Merger) admit(r report) bool {
+// admit takes an answer into what is known and marks the services it concerns. It reports whether anything changed. The
+// guard of the list compares it with what was known before anyone sees it.
+func (m *Merger) admit(ctx context.Context, r report) bool {
 	f := r.from
 	if m.feeds[f.key] != f {
 		return false // of a source that was replaced
@@ -274,16 +296,20 @@ func (m *Merger) admit(r report) bool {
 		k = &known{}
 		f.sets[r.Service] = k
 	}
-	list, changed := refresh(k.list, r.Endpoints)
-	m.o.Observer.Updated(f.name, r.Service, len(list), changed || !k.answered)
-	if !changed && k.answered && !k.stale {
+	list, changed := refresh(k.raw, r.Endpoints)
+	changed = changed || !k.answered || k.restored
+	m.o.Observer.Updated(f.name, r.Service, len(list), changed)
+	if !changed && !k.stale {
 		return false
 	}
+	now := time.Now()
 	if !k.answered || k.stale {
-		k.since = time.Now()
+		k.since = now
 	}
-	k.list, k.answered, k.stale, k.err = list, true, false, ""
+	k.raw, k.answered, k.restored, k.carried, k.stale, k.err = k.known(list), true, false, false, false, ""
+	k.guard.Answer(now, k.raw)
 	m.touchUsers(a)
+	m.decide(ctx, now, a)
 	return true
 }
 
@@ -295,7 +321,13 @@ func (m *Merger) failed(f *feed, name string, err error) bool {
 		f.sets[name] = k
 	}
 	if k.stale {
-		return false
+		text := "not heard since the start, endpoints are those of the disk: " + err.Error()
+		if !k.restored || k.err == text {
+			return false
+		}
+		k.err = text
+		m.touchUsers(ask{feed: f.key, name: name})
+		return true
 	}
 	k.stale, k.since, k.err = true, time.Now(), err.Error()
 	m.touchUsers(ask{feed: f.key, name: name})
@@ -397,6 +429,7 @@ func (m *Merger) reload(ctx context.Context, cfg *config.Config) error {
 	}
 	m.plan, m.changed = p, 0
 	m.syncFeeds(ctx, opened)
+	m.decideAll(ctx)
 	m.publish()
 	return nil
 }
@@ -446,7 +479,8 @@ func (m *Merger) syncFeeds(ctx context.Context, next map[string]*feed) {
 		}
 		for name, k := range old.sets {
 			f.sets[name] = &known{
-				list: k.list, answered: k.answered, stale: true, since: now, err: "the registry's configuration changed",
+				raw: k.list, list: k.list, answered: k.answered, stale: true, since: now, carried: true,
+				err: "the registry's configuration changed",
 			}
 			m.touchUsers(ask{feed: key, name: name})
 		}
@@ -462,6 +496,11 @@ func (m *Merger) syncFeeds(ctx context.Context, next map[string]*feed) {
 
 // want tells every source what it is asked for, and starts those that are asked for the first time.
 func (m *Merger) want(ctx context.Context) {
+	for a := range m.watched {
+		if len(m.plan.users[a]) == 0 {
+			delete(m.watched, a)
+		}
+	}
 	wants := m.plan.wants()
 	for key, f := range m.feeds {
 		names := wants[key]
@@ -469,6 +508,7 @@ func (m *Merger) want(ctx context.Context) {
 			continue
 		}
 		f.want(names)
+		m.recall(ctx, f)
 		if f.stop == nil {
 			var fctx context.Context
 			fctx, f.stop = context.WithCancel(ctx)

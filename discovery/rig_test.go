@@ -68,7 +68,10 @@ type rig struct {
 	stop    context.CancelFunc
 	done    chan error
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex      // guards what follows
+	dead   map[string]bool // addresses that no check reaches
+	checks int
+	told   []string // by the observer
 	meshes []*config.Mesh
 	refuse error
 	opened []string
@@ -76,11 +79,29 @@ type rig struct {
 
 func start(t *testing.T, cfg *config.Config, names ...string) *rig {
 	t.Helper()
-	r := &rig{t: t, sources: make(map[string]*fake), done: make(chan error, 1)}
+	return startWith(t, nil, cfg, names...)
+}
+
+func startWith(t *testing.T, memory discovery.Memory, cfg *config.Config, names ...string) *rig {
+	t.Helper()
+	r := &rig{t: t, sources: make(map[string]*fake), done: make(chan error, 1), dead: make(map[string]bool)}
+	if d, ok := memory.(*disk); ok {
+		r.kill(d.dead...)
+	}
 	for _, n := range append(names, "resolver") {
 		r.sources[n] = newFake()
 	}
 	r.m = discovery.New(discovery.Options{
+		Memory: memory, Observer: told{r},
+		Check: func(_ context.Context, c discovery.Check) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.checks++
+			if r.dead[c.Address] {
+				return errors.New("refused")
+			}
+			return nil
+		},
 		Open: func(reg *config.Registry) (discovery.Source, error) {
 			f, ok := r.sources[reg.Name]
 			if !ok {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery/guard"
 )
 
 // static is the name of the source that a service's own endpoints are.
@@ -62,6 +63,7 @@ type union struct {
 	list    []*config.Endpoint
 	seen    map[string]struct{} // addresses of list; nil while they cannot repeat
 	states  []config.SourceState
+	notes   []config.EndpointNote
 	names   []ask
 	pending []Wait
 	derived map[derivation]*config.Endpoint
@@ -87,6 +89,7 @@ func (u *union) answer(a ask, source string) *known {
 	st := config.SourceState{Name: source}
 	if k != nil {
 		st.Answered, st.Stale, st.Since, st.Err = k.answered, k.stale, k.since, k.err
+		u.guarded(&st, k)
 	}
 	u.states = append(u.states, st)
 	if !st.Answered {
@@ -94,6 +97,24 @@ func (u *union) answer(a ask, source string) *known {
 		return nil
 	}
 	return k
+}
+
+// guarded writes down what the guard of a list decided.
+func (u *union) guarded(st *config.SourceState, k *known) {
+	d := &k.decision
+	if d.Mode != guard.Believed {
+		st.Protection, st.ProtectedSince, st.ProtectedUntil = d.Mode.String(), d.Since, d.Until
+		st.Listed, st.Known = d.Listed, d.Known
+	}
+	for _, n := range d.Notes {
+		v := config.EndpointNote{
+			Address: n.Endpoint.Address, Source: st.Name, Used: n.Used, Why: n.Why.String(), Since: n.Since, Err: n.Err,
+		}
+		if n.Watched {
+			v.Check = n.Check.String()
+		}
+		u.notes = append(u.notes, v)
+	}
 }
 
 // add takes the endpoints of one source.
@@ -145,9 +166,6 @@ func (u *union) derive(entry, at *config.Endpoint) *config.Endpoint {
 }
 
 func (u *union) put(e *config.Endpoint) {
-	if !e.Health.Fit() {
-		return
-	}
 	if u.seen != nil {
 		if _, dup := u.seen[e.Address]; dup {
 			return
@@ -190,13 +208,13 @@ func (u *union) settle() bool {
 		return prev != nil
 	}
 	if prev != nil && slices.Equal(prev.List, u.list) {
-		if slices.Equal(prev.Sources, u.states) {
+		if slices.Equal(prev.Sources, u.states) && slices.Equal(prev.Notes, u.notes) {
 			u.plan.sets[name] = prev
 			return false
 		}
 		u.list = prev.List
 	}
-	u.member.set = &config.EndpointSet{List: u.list, Sources: u.states}
+	u.member.set = &config.EndpointSet{List: u.list, Sources: u.states, Notes: u.notes}
 	u.plan.sets[name] = u.member.set
 	return true
 }

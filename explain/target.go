@@ -28,6 +28,7 @@ type Target struct {
 	Rules    []Rule            `json:"rules,omitempty"`
 	// Endpoints and Next are there for targets that the request may go to.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	LeftOut   []Doubt    `json:"left_out,omitempty"` // endpoints of the service that are known and not used
 	Sources   []Source   `json:"sources,omitempty"`
 	Next      *Next      `json:"next,omitempty"`
 }
@@ -54,6 +55,17 @@ type Endpoint struct {
 	Slow     bool              `json:"slow,omitempty"`    // lb adaptive gives it fewer calls
 	Near     bool              `json:"near,omitempty"`
 	Warmth   float64           `json:"warmup_share,omitempty"` // of its full part, while it is warming up
+	Doubt    *Doubt            `json:"doubt,omitempty"`        // why it is used although its source does not just list it as well
+}
+
+// Doubt says why an endpoint is used or not that its source does not just list as well.
+type Doubt struct {
+	Address string     `json:"address"`
+	Source  string     `json:"source"`
+	Why     string     `json:"why"` // maintenance, unhealthy, retained, remembered, from_disk, unreachable
+	Since   *time.Time `json:"since,omitempty"`
+	Check   string     `json:"check,omitempty"` // the direct check: alive, dead, unchecked
+	Error   string     `json:"error,omitempty"` // what the check met
 }
 
 // Source says how one source of endpoints is doing.
@@ -63,6 +75,17 @@ type Source struct {
 	Stale    bool       `json:"stale"`
 	Since    *time.Time `json:"since,omitempty"`
 	Error    string     `json:"error,omitempty"`
+	// Protection keeps the list from being used as it is: removal_protection, half_dead, or restored from the disk.
+	Protection *Protection `json:"protection,omitempty"`
+}
+
+// Protection says why a list is not believed.
+type Protection struct {
+	Kind   string     `json:"kind"`
+	Since  time.Time  `json:"since"`
+	Until  *time.Time `json:"until,omitempty"` // if nothing changes
+	Listed int        `json:"listed"`
+	Known  int        `json:"known"`
 }
 
 // Next says who would be picked.
@@ -100,6 +123,7 @@ func (q *question) forward() {
 		if v.Chosen {
 			t = q.ruled(t, grey, &v)
 			v.Endpoints, v.Sources, v.Next = Endpoints(t, q.now), Sources(t.Service), q.next(t)
+			v.LeftOut = LeftOut(t.Service)
 		}
 		e.Targets = append(e.Targets, v)
 	}
@@ -211,12 +235,13 @@ func BreakerText(r *snapshot.Route, now time.Time) string {
 // Endpoints lists the endpoints of a target.
 func Endpoints(t *snapshot.Target, now time.Time) []Endpoint {
 	list := make([]Endpoint, 0, len(t.Endpoints))
+	doubts := doubts(t.Service)
 	for i, e := range t.Endpoints {
 		state := e.Meter.State.Load()
 		v := Endpoint{
 			Address: e.Address, Weight: e.Spec.Weight, Group: e.Spec.Group, Zone: e.Spec.Zone, Region: e.Spec.Region,
 			Version: e.Spec.Version, Labels: e.Spec.Labels, From: e.Spec.From.String(),
-			Usable: state == 0, State: balance.StateText(state), InFlight: e.Meter.Active.Load(), Near: t.Set.Endpoint(i).Near,
+			Doubt: doubts[e.Address], Usable: state == 0, State: balance.StateText(state), InFlight: e.Meter.Active.Load(), Near: t.Set.Endpoint(i).Near,
 		}
 		if state&balance.StateDraining != 0 {
 			until := e.LeavesUntil()
@@ -239,6 +264,39 @@ func Endpoints(t *snapshot.Target, now time.Time) []Endpoint {
 	return list
 }
 
+// doubts are the notes about endpoints that are used, by address.
+func doubts(s *snapshot.Service) map[string]*Doubt {
+	var m map[string]*Doubt
+	for i := range s.Notes {
+		if n := &s.Notes[i]; n.Used {
+			if m == nil {
+				m = make(map[string]*Doubt)
+			}
+			m[n.Address] = doubt(n)
+		}
+	}
+	return m
+}
+
+// LeftOut lists the endpoints that sources of a service know and that are not used. Another source may list the same ones.
+func LeftOut(s *snapshot.Service) []Doubt {
+	var list []Doubt
+	for i := range s.Notes {
+		if n := &s.Notes[i]; !n.Used {
+			list = append(list, *doubt(n))
+		}
+	}
+	return list
+}
+
+func doubt(n *config.EndpointNote) *Doubt {
+	d := &Doubt{Address: n.Address, Source: n.Source, Why: n.Why, Check: n.Check, Error: n.Err}
+	if !n.Since.IsZero() {
+		d.Since = &n.Since
+	}
+	return d
+}
+
 // Sources says how the sources of a service's endpoints are doing.
 func Sources(s *snapshot.Service) []Source {
 	list := make([]Source, 0, len(s.Sources))
@@ -246,6 +304,12 @@ func Sources(s *snapshot.Service) []Source {
 		v := Source{Name: st.Name, Answered: st.Answered, Stale: st.Stale, Error: st.Err}
 		if !st.Since.IsZero() {
 			v.Since = &st.Since
+		}
+		if st.Protection != "" {
+			v.Protection = &Protection{Kind: st.Protection, Since: st.ProtectedSince, Listed: st.Listed, Known: st.Known}
+			if !st.ProtectedUntil.IsZero() {
+				v.Protection.Until = &st.ProtectedUntil
+			}
 		}
 		list = append(list, v)
 	}

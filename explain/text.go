@@ -199,10 +199,16 @@ func (p *page) target(e *Explanation, i int) {
 		if s.Error != "" || !s.Answered {
 			p.line("", "source %s: %s", s.Name, sourceText(s))
 		}
+		if s.Protection != nil {
+			p.line("", "source %s: %s", s.Name, protectionText(s.Protection))
+		}
 	}
 	rows := make([][]string, 0, len(t.Endpoints))
 	for i := range t.Endpoints {
 		rows = append(rows, p.endpoint(&t.Endpoints[i]))
+	}
+	for i := range t.LeftOut {
+		rows = append(rows, []string{t.LeftOut[i].Address, "left out: " + doubtText(&t.LeftOut[i])})
 	}
 	p.table("", rows)
 	rows = nil
@@ -213,6 +219,27 @@ func (p *page) target(e *Explanation, i int) {
 	if t.Next != nil {
 		p.line("next", "%s: %s", t.Next.Rule, t.Next.Text)
 	}
+}
+
+// protectionText says why a list is not used as it is.
+func protectionText(v *Protection) string {
+	s := fmt.Sprintf("%s: %d listed of %d known, since %s", v.Kind, v.Listed, v.Known, v.Since.Format(time.TimeOnly))
+	if v.Until != nil {
+		s += ", until " + v.Until.Format(time.TimeOnly)
+	}
+	return s
+}
+
+// doubtText says why an endpoint is used, or not, that is not just listed.
+func doubtText(d *Doubt) string {
+	s := d.Why + " (" + d.Source + ")"
+	if d.Check != "" {
+		s += ", direct check: " + d.Check
+	}
+	if d.Error != "" {
+		s += " (" + d.Error + ")"
+	}
+	return s
 }
 
 func sourceText(s Source) string {
@@ -251,6 +278,9 @@ func (p *page) endpoint(e *Endpoint) []string {
 	}
 	if e.Warmth > 0 {
 		state += ", warming up: " + share(float64(int(e.Warmth*100))/100)
+	}
+	if e.Doubt != nil {
+		state += "; " + doubtText(e.Doubt)
 	}
 	load := strconv.FormatInt(e.InFlight, 10) + " in flight"
 	if e.Latency != "" {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 
 // Ejected implements pipeline.Observer.
 func (p *Proxy) Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.EjectVerdict) {
+	if p.o.Failing != nil && !s.Inbound {
+		p.o.Failing(s.Name, e.Address)
+	}
 	if v.Act != resilience.Eject {
 		p.o.Recorder.Spared(s.Name, e.Address, v.Reason.String())
 		return
@@ -77,9 +81,7 @@ func (p *Proxy) probe(ctx context.Context, now time.Time, running *sync.WaitGrou
 
 // probeOne tries an ejected endpoint and takes it back if it answers.
 func (p *Proxy) probeOne(ctx context.Context, s *snapshot.Service, h *resilience.EndpointHealth) {
-	ctx, cancel := context.WithTimeout(ctx, s.Probe.Timeout)
-	defer cancel()
-	err := reach(ctx, h.Address, s.Name, s.Probe)
+	err := Reach(ctx, h.Address, s.Name, s.Probe)
 	now := time.Now()
 	if s.Outlier.ProbeResult(now, h, err == nil).Act == resilience.Readmit {
 		p.readmit(now, s, h)
@@ -97,7 +99,14 @@ func (p *Proxy) readmit(now time.Time, s *snapshot.Service, h *resilience.Endpoi
 	p.gauge(s)
 }
 
-// reach connects to an address, and where a path is given asks for it: any status below 400 is well.
+// Reach asks an endpoint of a service, within the probe's timeout, whether it lives: it connects to the address, and where a
+// path is given asks for it under the name of the service; any status below 400 is well.
+func Reach(ctx context.Context, address, service string, probe config.Probe) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(probe.Timeout, time.Second))
+	defer cancel()
+	return reach(ctx, address, service, probe)
+}
+
 func reach(ctx context.Context, address, host string, probe config.Probe) error {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {

@@ -23,7 +23,7 @@ func (c *compiler) service(cfg *config.Service) *Service {
 	s.Web = bridged(cfg.Protocol, &cfg.GRPCWeb)
 	was := c.was(cfg.Name)
 	if set != nil {
-		s.Sources = set.Sources
+		s.Sources, s.Notes = set.Sources, set.Notes
 		s.Endpoints = endpoints(s.Name, s.Protocol, c.grouped(s, set.List), was)
 	}
 	c.fill(s, was)

@@ -65,6 +65,8 @@ type Service struct {
 	Config                         *config.Service // nil for an inbound service
 	InboundConfig                  *config.Inbound // nil for an outbound service
 	Policy                         config.Policy   // resolved
+	// Notes is what is special about endpoints of sources.
+	Notes []config.EndpointNote
 	// Switches are the group switches that moved calls of this service.
 	Switches []*config.GroupSwitch
 	// Guard holds the rules by which our own app refuses callers; nil: there are none.

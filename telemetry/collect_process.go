@@ -11,6 +11,7 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	d, p := s.d, &r.parts
 	s.listeners(p)
 	s.sources(p, now)
+	s.protections(&p.protections)
 	for i, result := range []string{"failed", "ok"} {
 		s.count(d.reloads, p.reloads[i].Load(), pair("result", result))
 		if at := p.reloadAt[i].Load(); at != 0 {

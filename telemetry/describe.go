@@ -20,6 +20,7 @@ type descriptions struct {
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
+	protected, doubted                              *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
 	series, seriesOverflow, build, rules            *prometheus.Desc
 }
@@ -101,6 +102,10 @@ func (d *descriptions) process() {
 	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "source")
 	d.age = d.add("discovery_age_seconds", "Time since a discovery source was last heard.", "source")
 	d.failing = d.add("discovery_failing", "1 while a discovery source cannot be heard.", "source")
+	d.protected = d.add("discovery_protected", "1 while a protection keeps a list from being used as it is.",
+		"protection", "service", "source")
+	d.doubted = d.add("discovery_doubted_endpoints", "Endpoints that are used, or not, for another reason than being listed.",
+		"service", "source", "why")
 	d.logLines = d.add("access_log_lines_total", "Access log lines that were written.")
 	d.logDropped = d.add("access_log_dropped_total", "Access log lines dropped because the sink was slow or failed.")
 	d.logErrors = d.add("access_log_errors_total", "Failures to write or open the access log.")

@@ -185,10 +185,13 @@ func (s *Source) Failed(detail string) {
 
 // parts are the counters of the process that belong to no series.
 type parts struct {
-	started    time.Time
-	mu         sync.Mutex
-	listeners  map[listenerKey]*Listener
-	sources    map[string]*Source
+	started   time.Time
+	mu        sync.Mutex
+	listeners map[listenerKey]*Listener
+	sources   map[string]*Source
+
+	protections protections
+
 	reloads    [2]atomic.Uint64 // failed, ok
 	reloadAt   [2]atomic.Int64  // Unix nanoseconds
 	reloadTook atomic.Int64     // nanoseconds of the last one

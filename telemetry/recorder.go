@@ -93,7 +93,10 @@ func (r *Recorder) Series(dir Direction, service, route string) *Series {
 
 // Retain forgets the counters of services and routes for which live returns false; route "" stands for the service as
 // a whole. Series and handles that are still held stay usable, but are not shown any more.
-func (r *Recorder) Retain(live func(service, route string) bool) { r.registry.retain(live) }
+func (r *Recorder) Retain(live func(service, route string) bool) {
+	r.registry.retain(live)
+	r.parts.protections.retain(func(service string) bool { return live(service, "") })
+}
 
 // Record counts and logs one exchange, and ends the Begin of its Series. It allocates nothing once the series has been
 // used, never blocks, and keeps no reference to o.

@@ -99,11 +99,16 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	if err != nil {
 		return nil, err
 	}
-	p.proxy, err = proxy.New(proxy.Options{Recorder: p.rec, Log: log, Seed: rand.Uint64()})
+	p.proxy, err = proxy.New(proxy.Options{
+		Recorder: p.rec, Log: log, Seed: rand.Uint64(),
+		Failing: func(service, endpoint string) { p.merger.Suspect(service, endpoint) },
+	})
 	if err != nil {
 		return nil, errors.Join(err, p.rec.Close(closing()))
 	}
-	p.merger = discovery.New(discovery.Options{Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p)})
+	p.merger = discovery.New(discovery.Options{
+		Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p), Check: reach,
+	})
 	p.life = newLife(p, cfg)
 	p.reload = newReloader(p, paths, cfg)
 	p.admin = admin.New(admin.Options{Process: (*view)(p), Recorder: p.rec, Log: log})
@@ -175,6 +180,11 @@ func openRegistry(r *config.Registry) (discovery.Source, error) {
 		return dns.New(r)
 	}
 	return nil, fmt.Errorf("registry %q is of no known kind", r.Name)
+}
+
+// reach asks an endpoint directly whether it lives.
+func reach(ctx context.Context, c discovery.Check) error {
+	return proxy.Reach(ctx, c.Address, c.Service, c.Probe)
 }
 
 // watchPath takes note of what a path holds now, and returns what reports its changes.
