@@ -150,8 +150,7 @@ func steady1(t testing.TB, answer string) string {
 	})
 }
 
-// TestAllocations holds a steady exchange to one allocation for each HEADERS frame that comes in: the framing library has
-// a value for it. Nothing else allocates.
+// TestAllocations holds a steady exchange to no allocation at all.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("sync.Pool drops items under the race detector")
@@ -163,14 +162,13 @@ func TestAllocations(t *testing.T) {
 		fields       []string
 		body         string
 		trailers     []string
-		most         float64
 	}{
-		{"2 to 2", plain2, true, with(get, more...), "", nil, 2},
-		{"2 to 2, query", plain2, true, with([]string{":method", "GET", ":scheme", "http", ":path", "/a?b=c", ":authority", "svc"}, more...), "", nil, 2},
-		{"2 to 2, body", plain2, true, with(post, more...), `{"order": 17}`, nil, 2},
-		{"gRPC", plain2, true, with(grpc, more...), "\x00\x00\x00\x00\x05hello", []string{"grpc-status", "0"}, 3},
-		{"2 to 1", plain1, false, with(get, more...), "", nil, 1},
-		{"2 to 1, body", plain1, false, with(post, with(more, "content-length", "13")...), `{"order": 17}`, nil, 1},
+		{"2 to 2", plain2, true, with(get, more...), "", nil},
+		{"2 to 2, query", plain2, true, with([]string{":method", "GET", ":scheme", "http", ":path", "/a?b=c", ":authority", "svc"}, more...), "", nil},
+		{"2 to 2, body", plain2, true, with(post, more...), `{"order": 17}`, nil},
+		{"gRPC", plain2, true, with(grpc, more...), "\x00\x00\x00\x00\x05hello", []string{"grpc-status", "0"}},
+		{"2 to 1", plain1, false, with(get, more...), "", nil},
+		{"2 to 1, body", plain1, false, with(post, with(more, "content-length", "13")...), `{"order": 17}`, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			origin := ""
@@ -215,8 +213,8 @@ func TestAllocations(t *testing.T) {
 			}
 			got := testing.AllocsPerRun(2000, exchange)
 			t.Logf("%v allocations per exchange", got)
-			if got > tc.most {
-				t.Errorf("%v allocations per exchange, want at most %v", got, tc.most)
+			if got > 0 {
+				t.Errorf("%v allocations per exchange", got)
 			}
 		})
 	}

@@ -306,7 +306,7 @@ func (s *session) run() {
 // send a reset that may overtake the GOAWAY.
 func (s *session) linger() {
 	until := time.Now().Add(time.Second)
-	buf := lendRead()
+	buf := lendSome()
 	defer returnRead(buf)
 	for over := false; time.Now().Before(until) && !s.nc.Aborted(); {
 		s.mu.Lock()

@@ -55,7 +55,7 @@ type stream struct {
 
 	reader, writer waiter
 
-	rx      []byte  // received and not taken
+	rx      chunks  // received and not taken
 	rxEnd   bool    // END_STREAM came
 	left    int64   // of the body by content-length; -1: unknown
 	recvWin int64   // what the peer may send
@@ -79,15 +79,11 @@ type stream struct {
 
 	guarded pipeline.Upstream // server: the attempt to interrupt when the client leaves
 
-	cur      []byte // taken by the reader, who owns it
 	interims int    // client: owned by the reader goroutine of the session
 	method   string // client: of the request
 }
 
-var (
-	streams   = sync.Pool{New: func() any { return newStream() }}
-	rxBuffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
-)
+var streams = sync.Pool{New: func() any { return newStream() }}
 
 func newStream() *stream {
 	return &stream{reader: waiter{ch: make(chan struct{}, 1)}, writer: waiter{ch: make(chan struct{}, 1)}}
@@ -103,18 +99,14 @@ func getStreamLocked(s *session, id uint32) *stream {
 
 // release gives the stream back. It must not be in the session's map any more.
 func (st *stream) release() {
-	for _, b := range [...][]byte{st.rx, st.cur} {
-		if cap(b) == maxFrame {
-			rxBuffers.Put((*[maxFrame]byte)(b[:maxFrame]))
-		}
-	}
+	st.rx.release()
 	for _, h := range st.queue {
 		h.release()
 	}
 	if st.behind != nil {
 		st.behind.release()
 	}
-	st.rx, st.cur, st.queue, st.behind, st.guarded = nil, nil, st.queue[:0], nil, nil
+	st.queue, st.behind, st.guarded = st.queue[:0], nil, nil
 	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted, st.late = false, false, false, false, false, false, false, false, false
 	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
 	streams.Put(st)
@@ -194,12 +186,7 @@ func (st *stream) dataLocked(f *frame) error {
 			return &streamError{st.id, protocolError, "more DATA than content-length"}
 		}
 	}
-	if n > 0 {
-		if st.rx == nil {
-			st.rx = rxBuffers.Get().(*[maxFrame]byte)[:0]
-		}
-		st.rx = append(st.rx, f.payload...)
-	}
+	st.rx.add(f.payload)
 	if f.has(flagEndStream) {
 		if st.left > 0 {
 			return &streamError{st.id, protocolError, "less DATA than content-length"}
@@ -268,13 +255,12 @@ func (st *stream) next(until time.Time) ([]byte, error) {
 	s := st.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.creditLocked(int64(len(st.cur)))
-	st.cur = st.cur[:0]
+	st.creditLocked(int64(st.rx.drop()))
 	for {
 		switch {
-		case len(st.rx) > 0:
-			st.cur, st.rx, st.late = st.rx, st.cur[:0], false
-			return st.cur, nil
+		case st.rx.some():
+			st.late = false
+			return st.rx.take(), nil
 		case st.rxEnd:
 			return nil, io.EOF
 		case st.interrupted:
@@ -285,7 +271,7 @@ func (st *stream) next(until time.Time) ([]byte, error) {
 		s.mu.Unlock()
 		late := st.reader.wait(until)
 		s.mu.Lock()
-		if late && len(st.rx) == 0 && !st.rxEnd && st.err == nil {
+		if late && !st.rx.some() && !st.rxEnd && st.err == nil {
 			st.late = true
 			return nil, netio.ErrTimeout
 		}
@@ -452,7 +438,7 @@ func (b body) Next(until time.Time) ([]byte, error) {
 func (b body) Buffered() bool {
 	b.st.s.mu.Lock()
 	defer b.st.s.mu.Unlock()
-	return len(b.st.rx) > 0 || b.st.rxEnd || b.st.err != nil
+	return b.st.rx.some() || b.st.rxEnd || b.st.err != nil
 }
 
 // Whole implements pipeline.Body.

@@ -1,0 +1,162 @@
+package h2
+
+import (
+	"hash/maphash"
+	"strings"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// field is a header field.
+type field = hpack.HeaderField
+
+// decoder decodes header blocks. It belongs to the reader goroutine.
+type decoder struct {
+	d     *hpack.Decoder
+	emit  func(field)
+	begun bool // a block is being decoded
+}
+
+func newDecoder(maxString int, emit func(field)) *decoder {
+	d := &decoder{d: hpack.NewDecoder(tableSize, emit), emit: emit}
+	d.d.SetMaxStringLength(maxString)
+	return d
+}
+
+// feed decodes a fragment of a block, the last one if end.
+func (d *decoder) feed(p []byte, end bool) error {
+	if !d.begun {
+		d.begun = true
+		var err error
+		if p, err = d.resize(p); err != nil {
+			return err
+		}
+	}
+	if _, err := d.d.Write(p); err != nil {
+		return &connError{compressionError, err.Error()}
+	}
+	if !end {
+		return nil
+	}
+	d.begun = false
+	if err := d.d.Close(); err != nil {
+		return &connError{compressionError, err.Error()}
+	}
+	return nil
+}
+
+// resize applies the table size updates at the beginning of a block (RFC 7541 4.2): two of them are legal, which the
+// library does not know.
+func (d *decoder) resize(p []byte) ([]byte, error) {
+	for len(p) > 0 && p[0]&0xe0 == 0x20 {
+		n, used := uint64(p[0]&0x1f), 1
+		if n == 0x1f {
+			shift := 0
+			for {
+				if used == len(p) || shift > 28 {
+					return p, nil // split or absurd: the library judges
+				}
+				b := p[used]
+				used++
+				n += uint64(b&0x7f) << shift
+				if shift += 7; b&0x80 == 0 {
+					break
+				}
+			}
+		}
+		if n > tableSize {
+			return nil, &connError{compressionError, "table size update above our limit"}
+		}
+		d.d.SetMaxDynamicTableSize(uint32(n))
+		p = p[used:]
+	}
+	return p, nil
+}
+
+// encoder encodes header blocks. The lock of its connection guards it.
+type encoder struct {
+	e    *hpack.Encoder
+	buf  []byte
+	text []byte // of a value that is put together
+	memo *memo  // nil until the first field
+	owes bool   // a table size update, which the library puts before its next field
+}
+
+func newEncoder() *encoder {
+	e := &encoder{}
+	e.e = hpack.NewEncoder(e)
+	e.e.SetMaxDynamicTableSizeLimit(tableSize)
+	return e
+}
+
+// Write implements io.Writer for the library.
+func (e *encoder) Write(p []byte) (int, error) {
+	e.buf = append(e.buf, p...)
+	return len(p), nil
+}
+
+// limit obeys the peer's SETTINGS_HEADER_TABLE_SIZE, as far as it is below our own.
+func (e *encoder) limit(n uint32) {
+	e.e.SetMaxDynamicTableSize(min(n, tableSize))
+	e.owes = true
+}
+
+// constant adds a field whose strings live for ever.
+func (e *encoder) constant(name, value string) {
+	e.owes = false
+	_ = e.e.WriteField(field{Name: name, Value: value}) // our Write does not fail
+}
+
+// add adds a field whose strings may live only as long as its message.
+func (e *encoder) add(name, value string) {
+	if e.memo == nil {
+		e.memo = &memo{seed: maphash.MakeSeed()}
+	}
+	if n, v, ok := e.memo.recall(name, value); ok {
+		e.constant(n, v)
+		return
+	}
+	if e.owes {
+		e.constant(strings.Clone(name), strings.Clone(value))
+		return
+	}
+	e.literal(literalOnce, name, value)
+}
+
+// secret adds a field that no hop may index.
+func (e *encoder) secret(name, value string) {
+	if e.owes {
+		_ = e.e.WriteField(field{Name: strings.Clone(name), Value: strings.Clone(value), Sensitive: true}) // as in constant
+		e.owes = false
+		return
+	}
+	e.literal(literalNever, name, value)
+}
+
+// Literals with a new name (RFC 7541 6.2.2, 6.2.3).
+const (
+	literalOnce  = 0x00
+	literalNever = 0x10
+)
+
+// literal adds a field that is not indexed, not Huffman-coded either.
+func (e *encoder) literal(form byte, name, value string) {
+	e.buf = append(e.buf, form)
+	e.buf = appendText(e.buf, name)
+	e.buf = appendText(e.buf, value)
+}
+
+// appendText adds a string literal (RFC 7541 5.2).
+func appendText(b []byte, s string) []byte {
+	n := len(s)
+	if n < 0x7f {
+		b = append(b, byte(n))
+	} else {
+		b = append(b, 0x7f)
+		for n -= 0x7f; n >= 0x80; n >>= 7 {
+			b = append(b, byte(n)|0x80)
+		}
+		b = append(b, byte(n))
+	}
+	return append(b, s...)
+}
