@@ -247,6 +247,10 @@ func breakerDocument(b *config.Breaker) object {
 	putOpt(o, "buckets", b.Buckets, same[int])
 	putOpt(o, "sleep_window", b.SleepWindow, config.Span)
 	putOpt(o, "half_open_probes", b.HalfOpenProbes, same[int])
+	slow := object{}
+	putOpt(slow, "over", b.SlowOver, config.Span)
+	putOpt(slow, "ratio", b.SlowRatio, same[float64])
+	putPart(o, "slow", slow)
 	return o
 }
 
@@ -273,6 +277,11 @@ func outlierDocument(v *config.Outlier) object {
 			probe["tcp"] = object{}
 		}
 		return probe
+	})
+	putOpt(o, "slow_node", v.SlowNode, func(s config.SlowNode) object {
+		return object{
+			"average_over": config.Span(s.AverageOver), "every": config.Span(s.Every), "points": s.Points, "exceed": s.Exceed,
+		}
 	})
 	return o
 }

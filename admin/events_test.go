@@ -17,8 +17,8 @@ import (
 func TestEvents(t *testing.T) {
 	_, rec, s := rig(t)
 	rec.Ejected("catalog", "10.0.0.1:80", "error_ratio")
-	rec.BreakerChanged("catalog", "one", "closed", "open")
-	rec.BreakerChanged("other", "", "closed", "open")
+	rec.BreakerChanged("catalog", "one", "closed", "open", "")
+	rec.BreakerChanged("other", "", "closed", "open", "")
 	for query, want := range map[string]string{
 		"":                              "1 ejected, 2 breaker, 3 breaker",
 		"?since=1":                      "2 breaker, 3 breaker",
@@ -65,7 +65,7 @@ func TestEventsFollow(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Commit()
-			rec.BreakerChanged("catalog", "", "closed", "open")
+			rec.BreakerChanged("catalog", "", "closed", "open", "")
 			q, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+l.Admin+"/events?follow", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestEventsFollow(t *testing.T) {
 			}
 			body := bufio.NewScanner(r.Body)
 			expect(t, body, row.lines[0])
-			rec.BreakerChanged("catalog", "", "open", "half_open")
+			rec.BreakerChanged("catalog", "", "open", "half_open", "")
 			expect(t, body, row.lines[1])
 
 			start := time.Now()

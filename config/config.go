@@ -438,6 +438,8 @@ type Breaker struct {
 	Buckets        Opt[int]
 	SleepWindow    Opt[time.Duration]
 	HalfOpenProbes Opt[int]
+	SlowOver       Opt[time.Duration] // not set: no call is slow
+	SlowRatio      Opt[float64]
 }
 
 // Outlier ejects sick endpoints (S-43, S-51). Off says `outlier: none`.
@@ -452,6 +454,14 @@ type Outlier struct {
 	EjectMax            Opt[time.Duration]
 	MaxEjected          Opt[float64]
 	Probe               Opt[Probe]
+	SlowNode            Opt[SlowNode] // not set: no endpoint is too slow
+}
+
+// SlowNode says when an endpoint is too slow to serve: in Exceed of the last Points samples of Every the average was over
+// AverageOver (S-135).
+type SlowNode struct {
+	AverageOver, Every time.Duration
+	Points, Exceed     int
 }
 
 // Probe is how an ejected endpoint is tried before it is used again.

@@ -65,6 +65,7 @@ func BuiltIn() Policy {
 			Buckets:        builtIn(10),
 			SleepWindow:    builtIn(5 * time.Second),
 			HalfOpenProbes: builtIn(1),
+			SlowRatio:      builtIn(0.8),
 		},
 		Outlier: Outlier{
 			Off:                 builtIn(false),
@@ -83,9 +84,18 @@ func BuiltIn() Policy {
 	}
 }
 
+// BuiltInCritical is BuiltIn for a service that is critical (S-154): its breaker gives it up later and tries it again sooner.
+func BuiltInCritical() Policy {
+	p := BuiltIn()
+	p.Breaker.ErrorThreshold, p.Breaker.SleepWindow = builtIn(0.75), builtIn(2*time.Second)
+	return p
+}
+
 func builtIn[T any](v T) Opt[T] { return Opt[T]{Value: v, Set: true} }
 
 func defaultProbe() Probe { return Probe{Interval: 10 * time.Second, Timeout: time.Second} }
+
+func defaultSlowNode() SlowNode { return SlowNode{Every: 10 * time.Second, Points: 5, Exceed: 4} }
 
 func defaultAdaptive() AdaptiveLB {
 	return AdaptiveLB{SlowFraction: 0.2, SlowWeight: 3, NormalWeight: 5, Interval: time.Minute}

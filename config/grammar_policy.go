@@ -213,7 +213,10 @@ func breakerValue() value[Breaker] {
 		opt("buckets", "parts of the window (10)", func(b *Breaker) *Opt[int] { return &b.Buckets }, number(1, 1000)),
 		opt("sleep_window", "open for so long before it probes (5s)", func(b *Breaker) *Opt[time.Duration] { return &b.SleepWindow }, duration(time.Millisecond, longest)),
 		opt("half_open_probes", "calls let through to find out (1)", func(b *Breaker) *Opt[int] { return &b.HalfOpenProbes }, number(1, 1000)),
-		soon[Breaker]("slow"),
+		in("slow", "slow calls open it too", func(b *Breaker) *Breaker { return b }, object(
+			opt("over", "a call that takes longer is slow, even if it succeeds", func(b *Breaker) *Opt[time.Duration] { return &b.SlowOver }, duration(time.Millisecond, longest)),
+			opt("ratio", "share of slow calls that opens it (80%)", func(b *Breaker) *Opt[float64] { return &b.SlowRatio }, ratio()),
+		)),
 	))
 }
 
@@ -228,8 +231,29 @@ func outlierValue() value[Outlier] {
 		opt("eject_max", "out for at most so long (5m)", func(o *Outlier) *Opt[time.Duration] { return &o.EjectMax }, duration(time.Millisecond, longest)),
 		opt("max_ejected", "share of the endpoints that may be out at one time (20%)", func(o *Outlier) *Opt[float64] { return &o.MaxEjected }, ratio()),
 		opt("probe", "how an ejected endpoint is tried before it is used again", func(o *Outlier) *Opt[Probe] { return &o.Probe }, probeValue()),
-		soon[Outlier]("slow_node"),
+		opt("slow_node", "eject an endpoint that is slow for long", func(o *Outlier) *Opt[SlowNode] { return &o.SlowNode }, slowNodeValue()),
 	))
+}
+
+func slowNodeValue() value[SlowNode] {
+	v := object(
+		must(in("average_over", "a sample is bad when its attempts took longer on average", func(s *SlowNode) *time.Duration { return &s.AverageOver }, duration(time.Millisecond, longest))),
+		in("every", "a sample is taken so often (10s)", func(s *SlowNode) *time.Duration { return &s.Every }, duration(100*time.Millisecond, longest)),
+		in("points", "so many samples are looked at (5)", func(s *SlowNode) *int { return &s.Points }, number(1, 64)),
+		in("exceed", "so many bad ones of them eject (4)", func(s *SlowNode) *int { return &s.Exceed }, number(1, 64)),
+	)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *SlowNode) bool {
+		*out = defaultSlowNode()
+		if !read(d, n, out) {
+			return false
+		}
+		if out.Exceed > out.Points {
+			return d.fail(n, "exceed %d is more than points %d: it would never happen", out.Exceed, out.Points)
+		}
+		return true
+	}
+	return v
 }
 
 func probeValue() value[Probe] {

@@ -16,26 +16,31 @@ func Resolve(layers ...*Policy) Policy {
 }
 
 // ServicePolicy is what holds for calls to s: its own fields, the policy it uses, the defaults, and what is built in.
-func (c *Config) ServicePolicy(s *Service) Policy { return c.resolve(&s.Policy, nil) }
+func (c *Config) ServicePolicy(s *Service) Policy { return c.resolve(&s.Policy, nil, s.Critical) }
 
 // RoutePolicy is what holds for calls that match r of s.
-func (c *Config) RoutePolicy(s *Service, r *Route) Policy { return c.resolve(&r.Policy, &s.Policy) }
+func (c *Config) RoutePolicy(s *Service, r *Route) Policy {
+	return c.resolve(&r.Policy, &s.Policy, s.Critical)
+}
 
 // InboundPolicy is what holds for calls to our own app.
-func (c *Config) InboundPolicy(in *Inbound) Policy { return c.resolve(&in.Policy, nil) }
+func (c *Config) InboundPolicy(in *Inbound) Policy { return c.resolve(&in.Policy, nil, false) }
 
 // InboundRoutePolicy is what holds for calls to our own app that match r.
 func (c *Config) InboundRoutePolicy(in *Inbound, r *Route) Policy {
-	return c.resolve(&r.Policy, &in.Policy)
+	return c.resolve(&r.Policy, &in.Policy, false)
 }
 
 // resolve lays each policy over the one it uses, then over the next.
-func (c *Config) resolve(own, outer *Policy) Policy {
+func (c *Config) resolve(own, outer *Policy, critical bool) Policy {
 	var p Policy
 	for _, l := range [...]*Policy{own, outer, &c.Defaults} {
 		c.chain(l, func(l *Policy) { p.over(l) })
 	}
 	b := BuiltIn()
+	if critical {
+		b = BuiltInCritical()
+	}
 	p.over(&b)
 	return p
 }
@@ -80,7 +85,8 @@ func (p *Policy) over(l *Policy) {
 }
 
 func (b *Breaker) over(l *Breaker) {
-	if b.ErrorThreshold.Set || b.RequestVolume.Set || b.Window.Set || b.Buckets.Set || b.SleepWindow.Set || b.HalfOpenProbes.Set {
+	if b.ErrorThreshold.Set || b.RequestVolume.Set || b.Window.Set || b.Buckets.Set || b.SleepWindow.Set || b.HalfOpenProbes.Set ||
+		b.SlowOver.Set || b.SlowRatio.Set {
 		inherit(&b.Off, &Opt[bool]{Set: true}) // a stronger layer has fields: a none further down does not count
 	}
 	inherit(&b.ErrorThreshold, &l.ErrorThreshold)
@@ -89,12 +95,14 @@ func (b *Breaker) over(l *Breaker) {
 	inherit(&b.Buckets, &l.Buckets)
 	inherit(&b.SleepWindow, &l.SleepWindow)
 	inherit(&b.HalfOpenProbes, &l.HalfOpenProbes)
+	inherit(&b.SlowOver, &l.SlowOver)
+	inherit(&b.SlowRatio, &l.SlowRatio)
 	inherit(&b.Off, &l.Off)
 }
 
 func (o *Outlier) over(l *Outlier) {
 	if o.ConsecutiveFailures.Set || o.ErrorRatio.Set || o.TimeoutRatio.Set || o.RequestVolume.Set || o.Window.Set ||
-		o.EjectFor.Set || o.EjectMax.Set || o.MaxEjected.Set || o.Probe.Set {
+		o.EjectFor.Set || o.EjectMax.Set || o.MaxEjected.Set || o.Probe.Set || o.SlowNode.Set {
 		inherit(&o.Off, &Opt[bool]{Set: true})
 	}
 	inherit(&o.ConsecutiveFailures, &l.ConsecutiveFailures)
@@ -106,6 +114,7 @@ func (o *Outlier) over(l *Outlier) {
 	inherit(&o.EjectMax, &l.EjectMax)
 	inherit(&o.MaxEjected, &l.MaxEjected)
 	inherit(&o.Probe, &l.Probe)
+	inherit(&o.SlowNode, &l.SlowNode)
 	inherit(&o.Off, &l.Off)
 }
 

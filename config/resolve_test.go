@@ -38,7 +38,10 @@ func TestLayersCoverEveryField(t *testing.T) {
 }
 
 func TestBuiltInPolicy(t *testing.T) {
-	open := map[string]bool{".Use": true, ".PerTryTimeout": true, ".Idempotent": true, ".Backup.After": true, ".Backup.Off": true, ".DualSend": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true}
+	open := map[string]bool{
+		".Use": true, ".PerTryTimeout": true, ".Idempotent": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true,
+		".Backup.After": true, ".Backup.Off": true, ".DualSend": true, ".Breaker.SlowOver": true, ".Outlier.SlowNode": true,
+	}
 	got := Resolve()
 	opts(&got, func(path string, o reflect.Value) {
 		if set := o.FieldByName("Set").Bool(); set == open[path] {
@@ -50,6 +53,26 @@ func TestBuiltInPolicy(t *testing.T) {
 	})
 	if got.Timeout.Value != 15*time.Second || got.Retry.Count.Value != 0 || got.Outlier.MaxEjected.Value != 0.2 || got.LB.Value.Kind != "round_robin" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// A critical service has breaker defaults of its own (S-154), which any layer beats.
+func TestCriticalDefaults(t *testing.T) {
+	c := parseText(t, `defaults: {breaker: {request_volume: 5}}
+services:
+  must: {critical: true, endpoints: ["a:1"], routes: [{name: r, match: /r, policy: {breaker: {sleep_window: 9s}}}]}
+  may: {endpoints: ["a:1"]}
+`)
+	must, may := c.ServicePolicy(c.Services["must"]).Breaker, c.ServicePolicy(c.Services["may"]).Breaker
+	if must.ErrorThreshold.Value != 0.75 || must.SleepWindow.Value != 2*time.Second || must.RequestVolume.Value != 5 || must.Off.Value {
+		t.Errorf("critical: %+v", must)
+	}
+	if may.ErrorThreshold.Value != 0.5 || may.SleepWindow.Value != 5*time.Second || may.RequestVolume.Value != 5 || may.Off.Value {
+		t.Errorf("not critical: %+v", may)
+	}
+	route := c.RoutePolicy(c.Services["must"], c.Services["must"].Routes[0]).Breaker
+	if route.ErrorThreshold.Value != 0.75 || route.SleepWindow.Value != 9*time.Second {
+		t.Errorf("its route: %+v", route)
 	}
 }
 

@@ -125,12 +125,15 @@ func backupField(b *config.Backup) spelledField {
 }
 
 func spelledBreaker(b *config.Breaker) []spelledField {
+	slow := b.SlowRatio
+	slow.Set = b.SlowOver.Set // the ratio says nothing by itself
 	return onOrOff(
 		spell("breaker", b.Off, none),
 		spell("breaker.error_threshold", b.ErrorThreshold, share),
 		spell("breaker.request_volume", b.RequestVolume, strconv.Itoa), spell("breaker.window", b.Window, config.Span),
 		spell("breaker.buckets", b.Buckets, strconv.Itoa), spell("breaker.sleep_window", b.SleepWindow, config.Span),
 		spell("breaker.half_open_probes", b.HalfOpenProbes, strconv.Itoa),
+		spell("breaker.slow.over", b.SlowOver, config.Span), spell("breaker.slow.ratio", slow, share),
 	)
 }
 
@@ -142,6 +145,7 @@ func spelledOutlier(o *config.Outlier) []spelledField {
 		spell("outlier.request_volume", o.RequestVolume, strconv.Itoa), spell("outlier.window", o.Window, config.Span),
 		spell("outlier.eject_for", o.EjectFor, config.Span), spell("outlier.eject_max", o.EjectMax, config.Span),
 		spell("outlier.max_ejected", o.MaxEjected, share), spell("outlier.probe", o.Probe, probe),
+		spell("outlier.slow_node", o.SlowNode, slowNode),
 	)
 }
 
@@ -171,6 +175,10 @@ func none(off bool) string {
 }
 
 func share(f float64) string { return strconv.FormatFloat(f*100, 'g', 6, 64) + "%" }
+
+func slowNode(s config.SlowNode) string {
+	return fmt.Sprintf("average over %s in %d of %d samples of %s", config.Span(s.AverageOver), s.Exceed, s.Points, config.Span(s.Every))
+}
 
 func balancer(b config.LB) string {
 	switch {

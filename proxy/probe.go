@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -33,20 +34,19 @@ func (p *Proxy) Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.
 
 // Breaker implements pipeline.Observer.
 func (p *Proxy) Breaker(r *snapshot.Route, c resilience.BreakerChange) {
-	from, to := breakerStates(c)
-	p.o.Recorder.BreakerChanged(r.Service.Name, r.Name, from, to)
+	from, to := c.States()
+	p.o.Recorder.BreakerChanged(r.Service.Name, r.Name, from.String(), to.String(), breakerDetail(r.Breaker.Counts(time.Now()), c))
 }
 
-func breakerStates(c resilience.BreakerChange) (from, to string) {
+// breakerDetail says which knob changed a breaker, and if it opened what was counted.
+func breakerDetail(n resilience.BreakerCounts, c resilience.BreakerChange) string {
 	switch c {
 	case resilience.Opened:
-		return resilience.Closed.String(), resilience.Open.String()
-	case resilience.HalfOpened:
-		return resilience.Open.String(), resilience.HalfOpen.String()
-	case resilience.Reopened:
-		return resilience.HalfOpen.String(), resilience.Open.String()
+		return fmt.Sprintf("%s: of %d calls %d failed, %d timed out, %d were rejected", c.Why(), n.All(), n.Failed, n.TimedOut, n.Rejected)
+	case resilience.OpenedSlow:
+		return fmt.Sprintf("%s: of %d calls %d were slow, %d timed out", c.Why(), n.All(), n.Slow, n.TimedOut)
 	}
-	return resilience.HalfOpen.String(), resilience.Closed.String()
+	return c.Why()
 }
 
 // probe starts the probes that are due and returns when to look again.

@@ -14,6 +14,8 @@ type BreakerConfig struct {
 	Buckets        int           // of the window (S-153); 10
 	SleepWindow    time.Duration // how long it stays open before it probes; 5 s
 	HalfOpenProbes int           // calls let through when half-open; all must succeed; 1
+	SlowOver       time.Duration // a call that takes longer is slow, whatever its answer (S-151); 0: none is
+	SlowRatio      float64       // share of slow calls at or above which it trips; 0.8
 }
 
 func (c BreakerConfig) filled() BreakerConfig {
@@ -23,6 +25,7 @@ func (c BreakerConfig) filled() BreakerConfig {
 	fill(&c.Buckets, 10)
 	fill(&c.SleepWindow, 5*time.Second)
 	fill(&c.HalfOpenProbes, 1)
+	fill(&c.SlowRatio, 0.8)
 	return c
 }
 
@@ -52,15 +55,36 @@ type BreakerChange uint8
 // The changes.
 const (
 	Unchanged   BreakerChange = iota
-	Opened                    // closed → open: the failure rate reached the threshold
+	Opened                    // closed → open: the share of failures reached the threshold
 	HalfOpened                // open → half-open: the sleep window is over
 	Reopened                  // half-open → open: a probe failed
 	ClosedAgain               // half-open → closed: all probes succeeded
+	OpenedSlow                // closed → open: the share of slow calls reached its ratio
 )
 
 // String returns the name that operators see.
 func (c BreakerChange) String() string {
-	return [...]string{"", "opened", "half_opened", "reopened", "closed"}[c]
+	return [...]string{"", "opened", "half_opened", "reopened", "closed", "opened"}[c]
+}
+
+// Why names the knob that changed the state.
+func (c BreakerChange) Why() string {
+	return [...]string{"", "error_threshold", "sleep_window", "half_open_probes", "half_open_probes", "slow.ratio"}[c]
+}
+
+// States says from which state to which a change goes.
+func (c BreakerChange) States() (from, to BreakerState) {
+	switch c {
+	case Opened, OpenedSlow:
+		return Closed, Open
+	case HalfOpened:
+		return Open, HalfOpen
+	case Reopened:
+		return HalfOpen, Open
+	case ClosedAgain:
+		return HalfOpen, Closed
+	}
+	return Closed, Closed
 }
 
 // CallResult is what a breaker counts of one call (S-152). A caller who left and a service without endpoints are no
@@ -73,11 +97,12 @@ const (
 	CallFailed              // connect, reset, protocol error, 5xx
 	CallTimedOut            // overall or per-try
 	CallRejected            // by our own concurrency limit ("thread rejected")
+	CallSlow                // it succeeded, after more than BreakerConfig.SlowOver
 )
 
 // String returns the name of the counter.
 func (r CallResult) String() string {
-	return [...]string{"success", "failure", "timeout", "rejected"}[r]
+	return [...]string{"success", "failure", "timeout", "rejected", "slow"}[r]
 }
 
 // ResultOf says how a breaker counts a call that ended with action a (Finish or Fail) after the outcome o of its last
@@ -118,7 +143,8 @@ type Admission struct {
 // calls of a policy. A nil Breaker admits everything. Admit on a closed one is a single atomic load.
 type Breaker struct {
 	cfg       BreakerConfig
-	threshold uint64 // millionths
+	threshold uint64 // millionths, as slow
+	slow      uint64
 
 	// A BreakerState in the low bits, above them the number of changes so far; written with mu held. Tickets are its
 	// values.
@@ -138,7 +164,7 @@ func stateOf(word uint32) BreakerState { return BreakerState(word & (1<<stateBit
 // NewBreaker returns a closed breaker.
 func NewBreaker(cfg BreakerConfig) *Breaker {
 	cfg = cfg.filled()
-	b := &Breaker{cfg: cfg, threshold: millionths(cfg.ErrorThreshold)}
+	b := &Breaker{cfg: cfg, threshold: millionths(cfg.ErrorThreshold), slow: millionths(cfg.SlowRatio)}
 	b.word.Store(1 << stateBits) // no ticket is 0
 	return b
 }
@@ -190,14 +216,22 @@ func (b *Breaker) admitSlow(now time.Time) Admission {
 	return Admission{OK: true, Probe: true, Ticket: Ticket(b.word.Load()), Change: change}
 }
 
-// Done reports how an admitted call ended: with action a (Finish or Fail) after the outcome o of its last attempt. It is
-// Record or Cancel, as ResultOf says.
-func (b *Breaker) Done(now time.Time, t Ticket, a Action, o Outcome) BreakerChange {
+// Done reports how an admitted call ended: with action a (Finish or Fail) after the outcome o of its last attempt, took
+// after it began. It is Record or Cancel, as ResultOf says.
+func (b *Breaker) Done(now time.Time, t Ticket, a Action, o Outcome, took time.Duration) BreakerChange {
 	if r, ok := ResultOf(a, o); ok {
-		return b.Record(now, t, r)
+		return b.Record(now, t, b.paced(r, took))
 	}
 	b.Cancel(now, t)
 	return Unchanged
+}
+
+// paced makes a success that took too long a slow one.
+func (b *Breaker) paced(r CallResult, took time.Duration) CallResult {
+	if b != nil && r == CallOK && b.cfg.SlowOver > 0 && took > b.cfg.SlowOver {
+		return CallSlow
+	}
+	return r
 }
 
 // Record reports how an admitted call ended, with the ticket of its admission. A call that our own limit rejected
@@ -221,9 +255,9 @@ func (b *Breaker) recordLocked(now time.Time, t Ticket, r CallResult) BreakerCha
 	case Closed:
 		b.advanceLocked(now)
 		b.win.add(int(r), 1)
-		if b.tripsLocked() {
+		if change := b.tripsLocked(); change != Unchanged {
 			b.openLocked(now)
-			return Opened
+			return change
 		}
 	case HalfOpen:
 		if t != 0 {
@@ -264,7 +298,10 @@ func (b *Breaker) State(now time.Time) BreakerState {
 }
 
 // BreakerCounts is the window of a breaker, for metrics and the admin page.
-type BreakerCounts struct{ OK, Failed, TimedOut, Rejected uint32 }
+type BreakerCounts struct{ OK, Failed, TimedOut, Rejected, Slow uint32 }
+
+// All is how many calls the window holds.
+func (c BreakerCounts) All() uint32 { return c.OK + c.Failed + c.TimedOut + c.Rejected + c.Slow }
 
 // Counts returns the sums of the window at now.
 func (b *Breaker) Counts(now time.Time) BreakerCounts {
@@ -275,7 +312,9 @@ func (b *Breaker) Counts(now time.Time) BreakerCounts {
 	defer b.mu.Unlock()
 	b.advanceLocked(now)
 	s := &b.win.sum
-	return BreakerCounts{OK: s[CallOK], Failed: s[CallFailed], TimedOut: s[CallTimedOut], Rejected: s[CallRejected]}
+	return BreakerCounts{
+		OK: s[CallOK], Failed: s[CallFailed], TimedOut: s[CallTimedOut], Rejected: s[CallRejected], Slow: s[CallSlow],
+	}
 }
 
 func (b *Breaker) advanceLocked(now time.Time) {
@@ -285,11 +324,23 @@ func (b *Breaker) advanceLocked(now time.Time) {
 	b.win.advance(now)
 }
 
-// tripsLocked: (failed + timed out + rejected) / all ≥ threshold, in a window with enough calls (S-153).
-func (b *Breaker) tripsLocked() bool {
-	all := b.win.sum.total()
-	bad := all - uint64(b.win.sum[CallOK])
-	return bad > 0 && all >= uint64(b.cfg.RequestVolume) && bad*million >= b.threshold*all
+// tripsLocked: in a window with enough calls, (failed + timed out + rejected) / all ≥ threshold (S-153), or with slow calls
+// counted, (slow + timed out) / all ≥ ratio (S-151).
+func (b *Breaker) tripsLocked() BreakerChange {
+	n := &b.win.sum
+	all := n.total()
+	if all < uint64(b.cfg.RequestVolume) {
+		return Unchanged
+	}
+	bad := uint64(n[CallFailed]) + uint64(n[CallTimedOut]) + uint64(n[CallRejected])
+	late := uint64(n[CallSlow]) + uint64(n[CallTimedOut])
+	switch {
+	case bad > 0 && bad*million >= b.threshold*all:
+		return Opened
+	case b.cfg.SlowOver > 0 && late > 0 && late*million >= b.slow*all:
+		return OpenedSlow
+	}
+	return Unchanged
 }
 
 // enterLocked changes the state, which makes the tickets given so far void.

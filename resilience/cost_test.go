@@ -57,7 +57,7 @@ func (r *rig) all() {
 	r.outlier.Record(r.now, &r.health, bad503)
 	a = r.call.Result(r.now, a.Slot, ok200)
 	r.outlier.Record(r.now, &r.health, ok200)
-	r.breaker.Done(r.now, adm.Ticket, a, ok200)
+	r.breaker.Done(r.now, adm.Ticket, a, ok200, time.Millisecond)
 	r.limiter.Release(r.now)
 }
 
@@ -220,7 +220,7 @@ func useAll(r *rig, h *resilience.EndpointHealth, now time.Time, fails bool) {
 			a = c.Tick(a.Until)
 		}
 	}
-	r.breaker.Done(now, adm.Ticket, a, o)
+	r.breaker.Done(now, adm.Ticket, a, o, 0)
 	due, _ := r.outlier.ProbesDue(now, nil)
 	for _, h := range due {
 		r.outlier.ProbeResult(now, h, true)

@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,11 +28,16 @@ type EndpointHealth struct {
 	fresh atomic.Uint32 // successes of the quiet time
 	base  time.Time     // written once, before quiet
 
+	// Of the sample in progress (SlowNode); not touched where slow endpoints are not looked for.
+	timed, spent atomic.Uint64 // attempts that were answered or timed out, and the nanoseconds they took
+
 	mu          sync.Mutex
 	win         window // guarded by mu, as all down to ejections
 	consecutive int    // failures since the last success
 	calm        time.Time
-	ejections   int // how often it was ejected, less one for each calm eject_for
+	ejections   int       // how often it was ejected, less one for each calm eject_for
+	sampled     time.Time // when the sample in progress began; zero: none has
+	over        uint64    // bit i: the sample i before the last complete one was over the bound
 
 	// Written with both mu and the Outlier's lock held, read with either.
 	ejected   bool
@@ -49,26 +55,71 @@ type HealthState struct {
 	Consecutive int         // failures since the last success
 }
 
-// well counts an attempt that succeeded. While there is nothing to forgive and the bucket lasts, that is one addition.
-func (h *EndpointHealth) well(now time.Time, cfg *OutlierConfig) {
+// well counts an attempt that succeeded. While there is nothing to forgive and the bucket lasts, that is one addition. Only
+// a sample that is over its time can make it say that h should be ejected.
+func (h *EndpointHealth) well(now time.Time, cfg *OutlierConfig, took time.Duration) EjectReason {
 	if end := h.quiet.Load(); end != 0 && int64(now.Sub(h.base)) < end {
+		h.time(cfg, took)
 		h.fresh.Add(1)
-		return
+		return EjectNone
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ejected {
-		return
+		return EjectNone
 	}
 	h.advanceLocked(now, cfg)
+	slow := h.sampleLocked(now, cfg)
+	h.time(cfg, took)
 	h.win.add(attemptsOK, 1)
 	h.consecutive = 0
 	h.quiet.Store(int64(h.win.begin.Add(h.win.width).Sub(h.base)))
+	if slow {
+		return EjectSlowNode
+	}
+	return EjectNone
+}
+
+// time takes how long an attempt took into the sample in progress.
+func (h *EndpointHealth) time(cfg *OutlierConfig, took time.Duration) {
+	if cfg.Slow.AverageOver > 0 {
+		h.timed.Add(1)
+		h.spent.Add(uint64(max(took, 0)))
+	}
+}
+
+// sampleLocked ends the sample in progress when its time is over, and reports whether h has just been too slow for too long.
+func (h *EndpointHealth) sampleLocked(now time.Time, cfg *OutlierConfig) bool {
+	s := &cfg.Slow
+	if s.AverageOver <= 0 {
+		return false
+	}
+	if h.sampled.IsZero() {
+		h.sampled = now
+	}
+	steps := now.Sub(h.sampled) / s.Every
+	if steps <= 0 {
+		return false
+	}
+	h.sampled = h.sampled.Add(steps * s.Every)
+	n, spent := h.timed.Swap(0), h.spent.Swap(0)
+	h.over <<= 1
+	if n > 0 && spent > n*uint64(s.AverageOver) {
+		h.over |= 1
+	}
+	h.over <<= min(steps-1, 64) // those in which nothing was tried
+	return h.slowLocked(cfg)
+}
+
+// slowLocked reports whether so many of the last samples were over the bound that it is no jitter.
+func (h *EndpointHealth) slowLocked(cfg *OutlierConfig) bool {
+	s := &cfg.Slow
+	return s.AverageOver > 0 && bits.OnesCount64(h.over<<(64-min(s.Points, 64))) >= s.Exceed
 }
 
 // ill counts an attempt that failed and says why h should be ejected, if it should. What still comes from an ejected
 // endpoint, of calls from before or by panic routing, does not count: its counters start clean after the return.
-func (h *EndpointHealth) ill(now time.Time, cfg *OutlierConfig, k Kind) EjectReason {
+func (h *EndpointHealth) ill(now time.Time, cfg *OutlierConfig, k Kind, took time.Duration) EjectReason {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ejected {
@@ -76,13 +127,24 @@ func (h *EndpointHealth) ill(now time.Time, cfg *OutlierConfig, k Kind) EjectRea
 	}
 	h.advanceLocked(now, cfg)
 	h.settleLocked(now, cfg)
+	h.sampleLocked(now, cfg)
 	h.calm = now
 	h.consecutive++
+	if k == Answered || k == TimedOut { // a refusal takes no time at all
+		h.time(cfg, took)
+	}
 	if k == TimedOut || k == ConnectTimed {
 		h.win.add(attemptsTimedOut, 1)
 	} else {
 		h.win.add(attemptsFailed, 1)
 	}
+	return h.verdictLocked(cfg)
+}
+
+// verdict says why h should be ejected now, if it should.
+func (h *EndpointHealth) verdict(cfg *OutlierConfig) EjectReason {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.verdictLocked(cfg)
 }
 
@@ -100,6 +162,9 @@ func (h *EndpointHealth) advanceLocked(now time.Time, cfg *OutlierConfig) {
 func (h *EndpointHealth) verdictLocked(cfg *OutlierConfig) EjectReason {
 	if h.consecutive >= cfg.ConsecutiveFailures {
 		return EjectConsecutive
+	}
+	if h.slowLocked(cfg) {
+		return EjectSlowNode
 	}
 	all := h.win.sum.total()
 	if all < uint64(cfg.RequestVolume) {
@@ -156,6 +221,9 @@ func (h *EndpointHealth) readmit(now time.Time) {
 	h.consecutive = 0
 	h.fresh.Store(0)
 	h.win.clear()
+	h.timed.Store(0)
+	h.spent.Store(0)
+	h.over, h.sampled = 0, time.Time{}
 	h.calm = now
 }
 

@@ -17,6 +17,16 @@ type OutlierConfig struct {
 	EjectMax            time.Duration // bound of that product; 5 min
 	MaxEjected          float64       // share of the endpoints that may be out at once, but always one; 0.2
 	ProbeInterval       time.Duration // between probes of an ejected endpoint (S-43); 10 s
+	Slow                SlowNode      // without AverageOver: none is slow
+}
+
+// SlowNode says when an endpoint is too slow to serve: when the average time of its attempts was over a bound in so many of
+// its last samples that it is no jitter (S-134, S-135). A sample without attempts is not over it.
+type SlowNode struct {
+	AverageOver time.Duration
+	Every       time.Duration // one sample; 10 s
+	Points      int           // samples looked at, 1 … 64; 5
+	Exceed      int           // of those over the bound, so many eject; 4
 }
 
 func (c OutlierConfig) filled() OutlierConfig {
@@ -29,6 +39,9 @@ func (c OutlierConfig) filled() OutlierConfig {
 	fill(&c.EjectMax, 5*time.Minute)
 	fill(&c.MaxEjected, 0.2)
 	fill(&c.ProbeInterval, 10*time.Second)
+	fill(&c.Slow.Every, 10*time.Second)
+	fill(&c.Slow.Points, 5)
+	fill(&c.Slow.Exceed, 4)
 	return c
 }
 
@@ -41,11 +54,12 @@ const (
 	EjectConsecutive
 	EjectErrorRatio
 	EjectTimeoutRatio
+	EjectSlowNode
 )
 
 // String returns the name of the knob that ejected.
 func (r EjectReason) String() string {
-	return [...]string{"", "consecutive_failures", "error_ratio", "timeout_ratio"}[r]
+	return [...]string{"", "consecutive_failures", "error_ratio", "timeout_ratio", "slow_node"}[r]
 }
 
 // EjectAct is what to do with an endpoint.
@@ -130,24 +144,24 @@ func (o *Outlier) Record(now time.Time, h *EndpointHealth, out Outcome) EjectVer
 	switch {
 	case o == nil:
 		return EjectVerdict{}
-	case out.Kind == Answered && out.Status < 500: // not Failed, without copying out
-		h.well(now, &o.cfg)
-		return EjectVerdict{}
+	case out.Kind == Answered && out.Status < 500 && !out.GRPC.failed(): // not Failed, without copying out
+		if h.well(now, &o.cfg, out.Took) == EjectNone {
+			return EjectVerdict{}
+		}
 	case !out.Failed():
 		return EjectVerdict{}
-	}
-	return o.fail(now, h, out.Kind)
-}
-
-func (o *Outlier) fail(now time.Time, h *EndpointHealth, k Kind) EjectVerdict {
-	reason := h.ill(now, &o.cfg, k)
-	if reason == EjectNone {
+	case h.ill(now, &o.cfg, out.Kind, out.Took) == EjectNone:
 		return EjectVerdict{}
 	}
+	return o.eject(now, h)
+}
+
+// eject takes h out, if that may be and its state still says so.
+func (o *Outlier) eject(now time.Time, h *EndpointHealth) EjectVerdict {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
 	if !o.fitsLocked(len(o.s.out) + 1) {
-		return EjectVerdict{Act: Spare, Reason: reason}
+		return EjectVerdict{Act: Spare, Reason: h.verdict(&o.cfg)}
 	}
 	reason, until, times := h.eject(now, &o.cfg)
 	if reason == EjectNone {

@@ -71,6 +71,8 @@ type Outcome struct {
 	Replayable bool
 	// Untried says that a usable endpoint is left that this call has not tried.
 	Untried bool
+	// Took is how long the attempt took, up to the head of its answer or its failure; 0: not known.
+	Took time.Duration
 	// GRPC is the status of a gRPC answer, as far as it is known when the attempt is judged.
 	GRPC GRPC
 	// Pushback is how long the endpoint asks to be left alone before a retry; negative: it wants none. 0: it said nothing.

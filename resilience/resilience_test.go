@@ -191,7 +191,7 @@ func TestNilMeters(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"budget":  budget.Take(epoch) && budget.Adopt(nil) == nil,
 		"admit":   adm.OK && breaker.State(epoch) == resilience.Closed && breaker.Adopt(nil) == nil,
-		"record":  breaker.Done(epoch, adm.Ticket, resilience.Action{}, bad503) == resilience.Unchanged,
+		"record":  breaker.Done(epoch, adm.Ticket, resilience.Action{}, bad503, 0) == resilience.Unchanged,
 		"counts":  breaker.Counts(epoch) == resilience.BreakerCounts{},
 		"outlier": outlier.Record(epoch, &h, bad503).Act == resilience.Keep && outlier.Adopt(nil) == nil,
 		"probes":  len(due) == 0 && next.IsZero() && outlier.ProbeResult(epoch, &h, true).Act == resilience.Keep,

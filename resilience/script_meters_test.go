@@ -13,19 +13,20 @@ type breakerScript struct {
 	tickets map[string]resilience.Ticket
 }
 
-// newBreakerScript reads threshold, volume, window, buckets, sleep, probes.
+// newBreakerScript reads threshold, volume, window, buckets, sleep, probes, slow, ratio.
 func newBreakerScript(a args) *breakerScript {
 	return &breakerScript{
 		b: resilience.NewBreaker(resilience.BreakerConfig{
 			ErrorThreshold: a.ratio("threshold"), RequestVolume: a.int("volume"), Window: a.duration("window"),
 			Buckets: a.int("buckets"), SleepWindow: a.duration("sleep"), HalfOpenProbes: a.int("probes"),
+			SlowOver: a.duration("slow"), SlowRatio: a.ratio("ratio"),
 		}),
 		tickets: map[string]resilience.Ticket{},
 	}
 }
 
 func callResult(s string) (resilience.CallResult, bool) {
-	for r := resilience.CallOK; r <= resilience.CallRejected; r++ {
+	for r := resilience.CallOK; r <= resilience.CallSlow; r++ {
 		if r.String() == s {
 			return r, true
 		}
@@ -52,9 +53,20 @@ func (s *breakerScript) event(now time.Time, words []string) []string {
 		return nil
 	case "state":
 		c := s.b.Counts(now)
-		all := c.OK + c.Failed + c.TimedOut + c.Rejected
-		return one("%v success=%d failure=%d timeout=%d rejected=%d bad=%d/%d", s.b.State(now),
-			c.OK, c.Failed, c.TimedOut, c.Rejected, all-c.OK, all)
+		slow := ""
+		if c.Slow > 0 {
+			slow = fmt.Sprintf(" slow=%d", c.Slow)
+		}
+		return one("%v success=%d failure=%d timeout=%d rejected=%d%s bad=%d/%d", s.b.State(now),
+			c.OK, c.Failed, c.TimedOut, c.Rejected, slow, c.All()-c.OK-c.Slow, c.All())
+	case "took": // DURATION: a call with a good answer that took so long, as the engine reports it
+		a := s.b.Admit(now)
+		took := parse([]string{"t=" + words[1]}).duration("t")
+		var out []string
+		for range count(words, 2) {
+			out = append(out, change(s.b.Done(now, a.Ticket, resilience.Action{Verb: resilience.Finish}, resilience.Outcome{Status: 200}, took), "")...)
+		}
+		return out
 	}
 	return one("unknown event %s", words[0])
 }
@@ -87,6 +99,9 @@ func change(c resilience.BreakerChange, suffix string) []string {
 	if c == resilience.Unchanged {
 		return nil
 	}
+	if c == resilience.OpenedSlow {
+		suffix += " why=" + c.Why()
+	}
 	return []string{c.String() + suffix}
 }
 
@@ -95,12 +110,16 @@ type outlierScript struct {
 	ends []*resilience.EndpointHealth
 }
 
-// newOutlierScript reads n (endpoints e0, e1, …), consecutive, errors, timeouts, volume, window, for, longest, max, every.
+// newOutlierScript reads n (endpoints e0, e1, …), consecutive, errors, timeouts, volume, window, for, longest, max, every,
+// and of slow_node slow, sample, points, exceed.
 func newOutlierScript(a args) *outlierScript {
 	s := &outlierScript{o: resilience.NewOutlier(resilience.OutlierConfig{
 		ConsecutiveFailures: a.int("consecutive"), ErrorRatio: a.ratio("errors"), TimeoutRatio: a.ratio("timeouts"),
 		RequestVolume: a.int("volume"), Window: a.duration("window"), EjectFor: a.duration("for"),
 		EjectMax: a.duration("longest"), MaxEjected: a.ratio("max"), ProbeInterval: a.duration("every"),
+		Slow: resilience.SlowNode{
+			AverageOver: a.duration("slow"), Every: a.duration("sample"), Points: a.int("points"), Exceed: a.int("exceed"),
+		},
 	})}
 	n := a.int("n")
 	for i := range n {
@@ -117,14 +136,10 @@ func (s *outlierScript) end(name string) *resilience.EndpointHealth {
 func (s *outlierScript) event(now time.Time, words []string) []string {
 	switch words[0] {
 	case "attempt": // e3 503 [times]
-		var out []string
-		for i := range count(words, 3) {
-			v := s.o.Record(now, s.end(words[1]), outcome(words[2:3]))
-			if v.Act != resilience.Keep {
-				out = append(out, fmt.Sprintf("%s by attempt %d", verdict(v), i+1))
-			}
-		}
-		return out
+		return s.attempts(now, s.end(words[1]), outcome(words[2:3]), count(words, 3))
+	case "took": // e3 600ms [times]: a good answer after so long
+		o := resilience.Outcome{Kind: resilience.Answered, Status: 200, Sent: true, Took: parse([]string{"t=" + words[2]}).duration("t")}
+		return s.attempts(now, s.end(words[1]), o, count(words, 3))
 	case "probes":
 		due, next := s.o.ProbesDue(now, nil)
 		return one("probe [%s] next=%s", addresses(due), clock(next))
@@ -141,6 +156,15 @@ func (s *outlierScript) event(now time.Time, words []string) []string {
 			clock(h.Until), h.Ejections, h.Consecutive, s.o.Ejected())
 	}
 	return one("unknown event %s", words[0])
+}
+
+func (s *outlierScript) attempts(now time.Time, h *resilience.EndpointHealth, o resilience.Outcome, n int) (out []string) {
+	for i := range n {
+		if v := s.o.Record(now, h, o); v.Act != resilience.Keep {
+			out = append(out, fmt.Sprintf("%s by attempt %d", verdict(v), i+1))
+		}
+	}
+	return out
 }
 
 func verdict(v resilience.EjectVerdict) string {

@@ -3,10 +3,10 @@ package resilience
 import "time"
 
 // tally counts the events of one bucket by kind. What the kinds mean is the owner's affair.
-type tally [4]uint32
+type tally [5]uint32
 
 func (t *tally) total() uint64 {
-	return uint64(t[0]) + uint64(t[1]) + uint64(t[2]) + uint64(t[3])
+	return uint64(t[0]) + uint64(t[1]) + uint64(t[2]) + uint64(t[3]) + uint64(t[4])
 }
 
 // window is a sliding window of buckets (S-153): the bucket in progress and those before it. Each new bucket drops the

@@ -143,6 +143,7 @@ func breakerOf(p *config.Policy) (cfg resilience.BreakerConfig, off bool) {
 	return resilience.BreakerConfig{
 		ErrorThreshold: orLeast(b.ErrorThreshold.Value), RequestVolume: b.RequestVolume.Value, Window: b.Window.Value,
 		Buckets: b.Buckets.Value, SleepWindow: b.SleepWindow.Value, HalfOpenProbes: b.HalfOpenProbes.Value,
+		SlowOver: b.SlowOver.Value, SlowRatio: orLeast(b.SlowRatio.Value),
 	}, b.Off.Value
 }
 

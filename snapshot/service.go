@@ -97,6 +97,7 @@ func (c *compiler) fill(s, was *Service) {
 		EjectMax:            p.Outlier.EjectMax.Value,
 		MaxEjected:          orLeast(p.Outlier.MaxEjected.Value),
 		ProbeInterval:       s.Probe.Interval,
+		Slow:                resilience.SlowNode(p.Outlier.SlowNode.Value),
 	})
 	if was != nil {
 		s.Outlier = s.Outlier.Adopt(was.Outlier)

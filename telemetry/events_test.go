@@ -82,7 +82,7 @@ func TestEventsAreLogged(t *testing.T) {
 	}})
 	r := newTest(t, Options{Log: slog.New(h)})
 	r.Ejected("catalog", "10.0.0.1:80", "error_ratio")
-	r.BreakerChanged("catalog", "items", "open", "half_open")
+	r.BreakerChanged("catalog", "items", "open", "half_open", "")
 	r.Source("main").Failed("refused")
 	r.Source("main").Failed("refused") // the same story
 	r.Source("main").Updated()

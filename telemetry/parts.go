@@ -372,11 +372,11 @@ func breakerName(state int) string {
 }
 
 // BreakerChanged tells that the circuit breaker of an outbound route (or with route "", service) changed between the
-// states "closed", "half_open" and "open".
-func (r *Recorder) BreakerChanged(service, route, from, to string) {
+// states "closed", "half_open" and "open"; why is the knob, and what was counted.
+func (r *Recorder) BreakerChanged(service, route, from, to, why string) {
 	c := r.Series(Outbound, service, route).counters()
 	state := breakerState(to)
 	c.breaker.Store(int32(state) + 1)
 	c.breakerTo[state].Add(1)
-	r.events.Add(Event{Kind: EventBreaker, Service: service, Route: route, From: from, To: to})
+	r.events.Add(Event{Kind: EventBreaker, Service: service, Route: route, From: from, To: to, Detail: why})
 }

@@ -82,7 +82,11 @@ func (x *Exchange) leave() {
 	now := x.Clock
 	if x.breaking {
 		x.breaking = false
-		x.breakerChanged(x.rt.Breaker.Done(now, x.ticket, x.action, x.ended))
+		took := x.out.FirstByte
+		if took == 0 {
+			took = now.Sub(x.Start)
+		}
+		x.breakerChanged(x.rt.Breaker.Done(now, x.ticket, x.action, x.ended, took))
 	}
 	if x.limited {
 		x.limited = false
