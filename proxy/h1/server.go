@@ -155,6 +155,8 @@ type conn struct {
 	mu   sync.Mutex
 	up   pipeline.Upstream // guarded by mu: the attempt to interrupt when the client leaves
 	gone bool              // guarded by mu
+	fin  bool              // guarded by mu: the client has closed its sending side
+	hang bool              // guarded by mu: and means by it that it has left
 }
 
 // run serves one exchange after the other.
@@ -204,6 +206,11 @@ func (c *conn) exchange() bool {
 	c.lim = c.srv.limits.Load()
 	c.out.stall = c.lim.IdleTimeout
 	c.begun, c.close, c.said100, c.framing = false, false, false, outNone
+	if c.hang { // only this goroutine sets it
+		c.mu.Lock()
+		c.hang = false
+		c.mu.Unlock()
+	}
 	x := c.x
 	x.Start = time.Now()
 	if err := c.readRequest(); err != nil {
@@ -335,11 +342,25 @@ func (c *conn) release() {
 
 // PeerLeft implements netio.Leaver.
 func (c *conn) PeerLeft(reset bool) {
-	if !reset && c.srv.limits.Load().HalfClose != "cancel" {
-		return // it may well wait for its answer
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.fin = true
+	if !reset && !c.hang && c.srv.limits.Load().HalfClose != "cancel" {
+		return // it may well wait for its answer
+	}
+	c.goneLocked()
+}
+
+// HangUp implements pipeline.HangUp.
+func (c *conn) HangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hang = true; c.fin {
+		c.goneLocked()
+	}
+}
+
+func (c *conn) goneLocked() {
 	c.gone = true
 	if c.up != nil {
 		c.up.Interrupt()

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -394,4 +395,44 @@ func TestWebStreams(t *testing.T) {
 			r.settled()
 		})
 	}
+}
+
+// TestWebHangUp: a browser cancels a call over HTTP/1 by closing its connection, which ends the call at the server.
+func TestWebHangUp(t *testing.T) {
+	reset := make(chan http2.ErrCode, 1)
+	begun := make(chan struct{}, 1)
+	origin := serve2(t, nil, func(p *peer) {
+		for {
+			e, err := p.next()
+			if err != nil {
+				return
+			}
+			if e.kind == http2.FrameRSTStream {
+				reset <- e.code
+			}
+			if e.end {
+				p.headers(e.id, false, ":status", "200", "content-type", "application/grpc")
+				begun <- struct{}{}
+			}
+		}
+	})
+	r := newRig(t, setup{config: webConfig(""), origins: []string{origin}})
+	c := r.dial1()
+	fmt.Fprint(c, "POST /t.S/M HTTP/1.1\r\nHost: svc\r\nContent-Type: application/grpc-web\r\nContent-Length: 5\r\n\r\n\x00\x00\x00\x00\x00")
+	<-begun
+	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case code := <-reset:
+		if code != http2.ErrCodeCancel {
+			t.Error(code)
+		}
+	case <-time.After(patience):
+		t.Error("the call goes on")
+	}
+	r.settled()
 }

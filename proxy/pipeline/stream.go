@@ -105,6 +105,9 @@ type Stream interface {
 	Tunnel() (*netio.Conn, []byte)
 }
 
+// HangUp is a Stream whose client may close its sending side alone. HangUp says that this one does so only when it leaves.
+type HangUp interface{ HangUp() }
+
 // Pool opens attempts at one endpoint; the engine of its protocol implements it. It stands in snapshot.Endpoint.Pool.
 type Pool interface {
 	// Open takes or opens a connection for a request of that version, or for a raw one (HTTP10), until the given time;

@@ -55,6 +55,9 @@ func (x *Exchange) bridge() bool {
 	w.body.of = w
 	x.down = w
 	x.call.is = true
+	if h, ok := w.Stream.(HangUp); ok {
+		h.HangUp() // browsers close a connection to cancel what runs on it
+	}
 	contentType.Value = typ.GRPC()
 	w.clean()
 	if coding, ok := q.Get("content-encoding"); ok && !strings.EqualFold(coding, "identity") {
