@@ -59,6 +59,9 @@ func (h *head) add(f field, lim *Limits) {
 	h.size += len(f.Name) + len(f.Value) + 32
 	if h.size > lim.HeaderBytes || h.count > lim.HeaderCount+pseudoFields {
 		h.tooMuch = true
+		if f.Name == "content-type" && len(f.Value) < mediaType {
+			h.fields = append(h.fields, pipeline.Field{Name: f.Name, Value: f.Value, ID: pipeline.FieldContentType})
+		}
 		return
 	}
 	if h.bad != "" {
@@ -110,6 +113,19 @@ func (h *head) add(f field, lim *Limits) {
 		h.cookies++
 	}
 	h.fields = append(h.fields, pipeline.Field{Name: f.Name, Value: f.Value, ID: id, Drop: drop, Secret: f.Sensitive})
+}
+
+// mediaType bounds the content type that is kept of a head above the limits: the refusal depends on it.
+const mediaType = 100
+
+// refused fills q with what a refusal needs to know of a head above the limits.
+func (h *head) refused(q *pipeline.Request) {
+	q.Version, q.Method, q.Scheme, q.Authority, q.Target = pipeline.HTTP2, h.method, "http", h.authority, h.path
+	for i := range h.fields {
+		if f := h.fields[i]; f.ID == pipeline.FieldContentType {
+			q.Fields = append(q.Fields[:0], f)
+		}
+	}
 }
 
 // joinCookies makes one field of the crumbs that HTTP/2 allows (RFC 9113 8.2.3): others expect one.

@@ -158,7 +158,11 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 	st := getStreamLocked(s, id)
 	st.rxEnd, st.left = h.end, h.length
 	problem := h.bad
-	if problem == "" && !h.tooMuch {
+	switch {
+	case problem != "":
+	case h.tooMuch:
+		h.refused(&x.Req)
+	default:
 		problem = h.request(&x.Req)
 		if problem == "" && h.end && h.length > 0 {
 			problem = "less DATA than content-length"

@@ -15,6 +15,9 @@ import (
 // Refuse answers a request that an engine could not read, and records it.
 func (p *Pipeline) Refuse(x *Exchange, down Stream, status int, detail string) {
 	x.p, x.down, x.snap, x.Clock = p, down, p.Store.Load(), x.Start
+	if contentType, ok := x.Req.Get("content-type"); ok {
+		x.call.is = x.Req.Version == HTTP2 && isGRPC(contentType)
+	}
 	x.answer(resilience.BadRequest, status, detail)
 	x.record()
 }
@@ -77,7 +80,7 @@ func (x *Exchange) answer(reason resilience.Reason, status int, detail string) {
 	}
 	body = append(body, '\n')
 	if x.call.is {
-		x.grpcAnswer(reason, str(body[:len(body)-1]))
+		x.grpcAnswer(grpcStatus(reason, status), reason, str(body[:len(body)-1]))
 		x.sendLocal(nil)
 		return
 	}

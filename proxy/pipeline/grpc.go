@@ -182,10 +182,18 @@ func (x *Exchange) settle() {
 	x.report(x.ended)
 }
 
+// grpcStatus is the status of an answer of ours that would have an HTTP status: what is too large exhausts a resource, where
+// other bad requests are malformed.
+func grpcStatus(reason resilience.Reason, status int) int {
+	if status == 413 || status == 431 {
+		return resilience.RateLimited.GRPCStatus()
+	}
+	return reason.GRPCStatus()
+}
+
 // grpcAnswer makes x.resp the answer of our own to a gRPC call: one head with a status (Trailers-Only), never an HTTP
 // error.
-func (x *Exchange) grpcAnswer(reason resilience.Reason, text string) {
-	status := reason.GRPCStatus()
+func (x *Exchange) grpcAnswer(status int, reason resilience.Reason, text string) {
 	x.call.status = resilience.GRPC(status) + resilience.GRPCOK
 	r := &x.resp
 	*r = Response{Status: 200, Local: true, Fields: append(r.Fields[:0],
