@@ -59,6 +59,9 @@ func (s *session) handle(f *frame) error {
 		return &connError{protocolError, "the first frame is not SETTINGS"}
 	}
 	s.quiet = 0
+	if f.kind != kindPing && s.asked.Load() {
+		s.asked.Store(false)
+	}
 	switch f.kind {
 	case kindData:
 		return s.onData(f)

@@ -15,6 +15,9 @@ const (
 	// servers with a ping policy put up with.
 	pingAfter  = 60 * time.Second
 	pingAnswer = 15 * time.Second
+	// pingAgain is how long after a PING the next one is sent when nothing but the answer to it has come: servers of gRPC
+	// take three within less for an attack, unless they have something to say meanwhile (its keepalive guide).
+	pingAgain = 5*time.Minute + 10*time.Second
 	// ownStreams bounds the streams of one connection, whatever the peer allows.
 	ownStreams = 250
 	// lastStream is where a connection is given up because its identifiers run out (RFC 9113 5.1.1).

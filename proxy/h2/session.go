@@ -62,6 +62,8 @@ type session struct {
 	windowed int // WINDOW_UPDATE frames
 	quiet    int // ticks since the last frame
 
+	asked atomic.Bool // a PING was sent, and no frame but PING has come since
+
 	mu         sync.Mutex // guards all below, and the streams
 	out        []byte     // frames to be sent; nil while there are none
 	outBox     *[]byte    // what it came in from the pool
@@ -359,6 +361,7 @@ func (s *session) pong() error {
 }
 
 func (s *session) pingLocked(now time.Time) {
+	s.asked.Store(true)
 	s.pinged, s.lastPing = now, now
 	s.roomLocked()
 	s.out = appendPing(s.out, false, []byte("sidecar!"))

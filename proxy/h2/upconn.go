@@ -31,7 +31,7 @@ func (c *clientConn) headers(s *session, id uint32, h *head) error {
 // tick implements owner.
 func (c *clientConn) tick(s *session, now time.Time) error {
 	c.pool.mu.Lock()
-	every := c.pool.calm.pingAfter(now)
+	every := c.pingEveryLocked(now)
 	c.pool.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,11 +69,20 @@ func (c *clientConn) settled(s *session) {
 	p.wakeLocked(len(p.waiters))
 }
 
+// pingEveryLocked is how long after whatever came last a PING may be sent.
+func (c *clientConn) pingEveryLocked(now time.Time) time.Duration {
+	every := c.pool.calm.pingAfter(now)
+	if c.session.asked.Load() {
+		every = max(every, pingAgain)
+	}
+	return every
+}
+
 // slow makes the connection one to be avoided: a stream on it waited in vain. A PING, where one may be sent, finds out
 // whether it lives; that, and any answer, clears it.
 func (c *clientConn) slow(now time.Time) {
 	c.pool.mu.Lock()
-	every := c.pool.calm.pingAfter(now)
+	every := c.pingEveryLocked(now)
 	c.pool.mu.Unlock()
 	s := c.session
 	s.suspect.Store(true)

@@ -80,7 +80,8 @@ func (x *Exchange) answer(reason resilience.Reason, status int, detail string) {
 	}
 	body = append(body, '\n')
 	if x.call.is {
-		x.grpcAnswer(grpcStatus(reason, status), reason, str(body[:len(body)-1]))
+		x.grpcAnswer(grpcStatus(reason, status), str(body[:len(body)-1]))
+		x.resp.Fields = append(x.resp.Fields, Field{Name: "x-sidecar-reason", Value: reason.String()})
 		x.sendLocal(nil)
 		return
 	}
@@ -142,6 +143,10 @@ func (x *Exchange) respond() {
 		if !typed {
 			r.Fields = append(r.Fields, Field{Name: "Content-Type", Value: "text/plain; charset=utf-8", ID: FieldContentType})
 		}
+	}
+	if x.call.is && x.rt.Respond != nil && r.Status != 200 {
+		x.grpcRespond()
+		return
 	}
 	x.out.Status = r.Status
 	x.sendLocal([]byte(body))

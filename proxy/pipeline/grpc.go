@@ -193,15 +193,44 @@ func grpcStatus(reason resilience.Reason, status int) int {
 
 // grpcAnswer makes x.resp the answer of our own to a gRPC call: one head with a status (Trailers-Only), never an HTTP
 // error.
-func (x *Exchange) grpcAnswer(status int, reason resilience.Reason, text string) {
+func (x *Exchange) grpcAnswer(status int, text string) {
 	x.call.status = resilience.GRPC(status) + resilience.GRPCOK
 	r := &x.resp
 	*r = Response{Status: 200, Local: true, Fields: append(r.Fields[:0],
 		Field{Name: "content-type", Value: "application/grpc", ID: FieldContentType},
 		Field{Name: "grpc-status", Value: strconv.Itoa(status), ID: FieldGRPCStatus},
-		Field{Name: "grpc-message", Value: percentEncode(text)},
-		Field{Name: "x-sidecar-reason", Value: reason.String()})}
+		Field{Name: "grpc-message", Value: percentEncode(text)})}
 	x.out.Status = 200
+}
+
+// grpcRespond answers a call as a route says, by the status that clients take its HTTP status for
+// (http-grpc-status-mapping.md of grpc/grpc), with its body as the message.
+func (x *Exchange) grpcRespond() {
+	rs := x.rt.Respond
+	status := 2 // UNKNOWN
+	switch rs.Status {
+	case 400:
+		status = 13
+	case 401:
+		status = 16
+	case 403:
+		status = 7
+	case 404:
+		status = 12
+	case 429, 502, 503, 504:
+		status = 14
+	}
+	text := strings.TrimRight(rs.Body, "\r\n")
+	if text == "" {
+		text = strconv.Itoa(rs.Status) + " is the answer of route " + x.rt.Name
+	}
+	x.grpcAnswer(status, text)
+	for _, h := range rs.Headers {
+		if id := Classify(h.Name); id != FieldContentType {
+			x.resp.Fields = append(x.resp.Fields, Field{Name: h.Name, Value: h.Value, ID: id})
+		}
+	}
+	x.sendLocal(nil)
 }
 
 // grpcTrailers ends a call in order that broke off behind its head, unless that was in the middle of a message.
