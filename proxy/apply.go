@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,7 +22,7 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	prev := p.store.Load()
-	next, err := snapshot.Compile(mesh, prev, snapshot.Options{Seed: p.o.Seed})
+	next, err := snapshot.Compile(mesh, prev, snapshot.Options{Seed: p.o.Seed, Scripts: p.o.Scripts})
 	if err != nil {
 		return err
 	}
@@ -42,6 +43,7 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 	if prev == nil || prev.Mesh.Config != mesh.Config {
 		p.setLimits(mesh.Config)
 		p.countRules(mesh.Config)
+		p.tellSwitches(prev, next)
 		p.swapListeners(mesh.Config, fresh)
 	}
 	return nil
@@ -187,6 +189,36 @@ func (p *Proxy) countRules(c *config.Config) {
 		list = append(list, telemetry.RuleCount{Service: r.Service, Rank: r.Rank().String(), Rules: len(r.Rules.List)})
 	}
 	p.o.Recorder.Rules(list)
+}
+
+// tellSwitches makes an event of each group switch that came or went.
+func (p *Proxy) tellSwitches(prev, next *snapshot.Snapshot) {
+	was := map[string]config.GroupSwitch{}
+	if prev != nil {
+		was = switches(prev.Mesh.Config)
+	}
+	is := switches(next.Mesh.Config)
+	for key, g := range is {
+		if _, ok := was[key]; !ok {
+			p.o.Recorder.GroupSwitched(g.Service, g.Group, strings.Join(g.To, ","), g.From.String())
+		}
+	}
+	for key, g := range was {
+		if _, ok := is[key]; !ok {
+			p.o.Recorder.GroupSwitched(g.Service, strings.Join(g.To, ","), g.Group, "the switch is gone: "+g.From.String())
+		}
+	}
+}
+
+// switches are the group switches that are on, by what they say.
+func switches(c *config.Config) map[string]config.GroupSwitch {
+	m := map[string]config.GroupSwitch{}
+	for _, g := range c.Groups {
+		if g.Enabled {
+			m[g.Service+"\x00"+g.Group+"\x00"+strings.Join(g.To, "\x00")] = g
+		}
+	}
+	return m
 }
 
 func limits2Of(c *config.Config) h2.Limits {

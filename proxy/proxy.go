@@ -14,6 +14,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/route"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
@@ -22,7 +23,8 @@ import (
 type Options struct {
 	Recorder *telemetry.Recorder
 	Log      *slog.Logger
-	Seed     uint64 // random: where round robin starts
+	Seed     uint64             // random: where round robin starts
+	Scripts  route.ScriptEngine // nil: script rules are refused
 	// Refresh asks for the endpoints of a service anew, since one of them said that it leaves. It must not block; nil:
 	// nobody is asked.
 	Refresh func(service string)

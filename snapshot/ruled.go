@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/binary"
 	"maps"
 	"sync/atomic"
 
@@ -18,6 +19,73 @@ type ruled struct {
 	members  membership
 	programs programs
 	variants atomic.Pointer[map[uint64]*Target]
+}
+
+// asked is what scripts that see each call have made of a target, by the endpoints that they left.
+type asked struct {
+	members  membership
+	programs programs
+	made     atomic.Pointer[map[string]*Target]
+}
+
+// maxAsked bounds the targets that are kept for the answers of scripts.
+const maxAsked = 64
+
+// Ask lets the scripts that see each call choose among the endpoints of a target, which is one that Under returned.
+func (t *Target) Ask(f *route.Facts, method string) *Target {
+	if t.asked == nil {
+		return t
+	}
+	left := make([]int, len(t.Endpoints))
+	for i := range left {
+		left[i] = i
+	}
+	for _, rule := range t.Scripts {
+		chosen, err := t.asked.programs.run(rule, t.Endpoints, left, &route.ScriptCall{Method: method, Caller: f.Caller, Facts: f})
+		switch {
+		case err == nil && (len(chosen) > 0 || rule.Force):
+			left = rules.Within(chosen, left)
+		case rule.Force:
+			left = nil
+		}
+		if len(left) == 0 {
+			break
+		}
+	}
+	if len(left) == len(t.Endpoints) {
+		return t
+	}
+	return t.asked.target(t, left)
+}
+
+// target returns the target of the endpoints with these indexes.
+func (a *asked) target(t *Target, left []int) *Target {
+	key := make([]byte, 0, 2*len(left))
+	for _, i := range left {
+		key = binary.AppendUvarint(key, uint64(i))
+	}
+	for {
+		old := a.made.Load()
+		if old != nil && (*old)[string(key)] != nil {
+			return (*old)[string(key)]
+		}
+		made := &Target{Service: t.Service, Labels: t.Labels, Grey: t.Grey, Steps: t.Steps}
+		for _, i := range left {
+			made.Endpoints = append(made.Endpoints, t.Endpoints[i])
+		}
+		made.Set = a.members.set(made.Endpoints, nil)
+		next := map[string]*Target{}
+		if old != nil {
+			if len(*old) >= maxAsked {
+				return made
+			}
+			maps.Copy(next, *old)
+		}
+		next[string(key)] = made
+		if a.made.CompareAndSwap(old, &next) {
+			return made
+		}
+	}
 }
 
 // maxVariants bounds the targets that are kept for one target.
@@ -83,7 +151,7 @@ type Step struct {
 func (r *ruled) make(mask uint64, before *balance.Set) *Target {
 	list := r.base.Endpoints
 	o := r.view.Narrow(mask, len(list), func(i int) rules.Party { return list[i].party() }, func(rule *rules.Rule, left []int) ([]int, error) {
-		return r.programs.run(rule, list, left, nil)
+		return r.programs.run(rule, list, left, &route.ScriptCall{Caller: r.base.Service.caller})
 	})
 	t := &Target{
 		Service: r.base.Service, Labels: r.base.Labels, Fallback: r.base.Fallback, Grey: r.base.Grey, Forbidden: o.Forbid, Scripts: o.Scripts,
@@ -99,6 +167,9 @@ func (r *ruled) make(mask uint64, before *balance.Set) *Target {
 		t.Endpoints = append(t.Endpoints, list[i])
 	}
 	t.Set = r.members.set(t.Endpoints, before)
+	if len(t.Scripts) > 0 {
+		t.asked = &asked{members: r.members, programs: r.programs}
+	}
 	return t
 }
 
@@ -129,15 +200,12 @@ func (p programs) add(list []rules.Rule, c *compiler) error {
 }
 
 // run asks a script which of the endpoints with these indexes it leaves.
-func (p programs) run(rule *rules.Rule, list []*Endpoint, left []int, facts *route.Facts) ([]int, error) {
-	call := &route.ScriptCall{Facts: facts, Endpoints: make([]route.ScriptEndpoint, len(left))}
+func (p programs) run(rule *rules.Rule, list []*Endpoint, left []int, call *route.ScriptCall) ([]int, error) {
+	call.Endpoints = make([]route.ScriptEndpoint, len(left))
 	for i, at := range left {
 		e := list[at]
 		host, port := splitAddress(e.Address)
 		call.Endpoints[i] = route.ScriptEndpoint{Host: host, Port: port, Label: func(key string) string { return labelOf(e.Spec, key) }}
-	}
-	if facts != nil {
-		call.Caller = facts.Caller
 	}
 	chosen, err := p[rule.Script.Source].Choose(call)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/route"
 	"github.com/sidecar-mesh/sidecar/route/rules"
 )
 
@@ -144,6 +145,18 @@ func Caller(n *config.Node) rules.Party {
 		p.Hosts = append(p.Hosts, rules.AddrHost(a))
 	}
 	return p
+}
+
+// callerOf is a node as scripts see it.
+func callerOf(n *config.Node) route.Caller {
+	c := route.Caller{Service: n.Service, Labels: n.Labels}
+	for _, a := range n.Addresses {
+		if !a.IsLoopback() {
+			c.Addr = a
+			break
+		}
+	}
+	return c
 }
 
 // party is an endpoint as the right side of a rule sees it.

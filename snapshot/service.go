@@ -27,7 +27,7 @@ func (c *compiler) service(cfg *config.Service) *Service {
 		s.Endpoints = endpoints(s.Name, s.Protocol, c.grouped(s, set.List), was)
 	}
 	c.fill(s, was)
-	s.view, s.programs = c.viewOf(s), c.programs
+	s.view, s.programs, s.caller = c.viewOf(s), c.programs, callerOf(&c.cfg.Node)
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
 	return s
 }

@@ -74,6 +74,7 @@ type Service struct {
 
 	view     *rules.View // rules between us and its endpoints; nil: none can act
 	programs programs
+	caller   route.Caller // we, as scripts see it
 	rules    *route.Rules
 	refs     []string // other services that routes lead to
 	set      *config.EndpointSet
@@ -153,6 +154,7 @@ type Target struct {
 	// Scripts are the rules that are asked for each call.
 	Scripts []*rules.Rule
 
+	asked *asked    // nil: no script sees each call
 	ruled *ruled    // nil: no rule acts
 	greys []*Target // by the index of Snapshot.Greys; nil: no grey release touches it
 	spare *Target   // takes over when nothing here is usable; nil: nobody does

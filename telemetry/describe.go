@@ -22,7 +22,7 @@ type descriptions struct {
 	updates, updateFailures, age, failing           *prometheus.Desc
 	protected, doubted                              *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
-	series, seriesOverflow, build, rules            *prometheus.Desc
+	series, seriesOverflow, build, rules, scripts   *prometheus.Desc
 }
 
 // add describes one metric.
@@ -98,6 +98,7 @@ func (d *descriptions) process() {
 	d.reloadSeconds = d.add("reload_duration_seconds", "Time that the last reload took.")
 	d.revision = d.add("config_revision_hash", "Low 48 bits of the hash of the configuration in force.")
 	d.rules = d.add("rules", "Rules between callers and endpoints, by the rank of their source.", "rank", "service")
+	d.scripts = d.add("script_failures_total", "Runs of script rules that failed.")
 	d.updates = d.add("discovery_updates_total", "Changes that a discovery source delivered.", "source")
 	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "source")
 	d.age = d.add("discovery_age_seconds", "Time since a discovery source was last heard.", "source")

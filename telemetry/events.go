@@ -25,6 +25,7 @@ const (
 	EventEndpoints  = "endpoints"  // endpoints came and went
 	EventDrain      = "drain"      // To "draining" or "drained"
 	EventReload     = "reload"     // a configuration: To "ok" or "failed"
+	EventScript     = "script"     // a script rule: To "failed"
 	EventDiscovery  = "discovery"  // a source: To "failing" or "ok"
 )
 

@@ -196,6 +196,8 @@ type parts struct {
 	reloadAt   [2]atomic.Int64  // Unix nanoseconds
 	reloadTook atomic.Int64     // nanoseconds of the last one
 	revision   atomic.Uint64
+	scripts    atomic.Uint64
+	scriptTold atomic.Int64 // Unix nanoseconds of the last event
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
 }
@@ -278,6 +280,20 @@ func (r *Recorder) Reload(ok bool, took time.Duration, detail string) {
 
 // Revision sets the hash of the configuration in force. Its low 48 bits are shown, which a float64 holds exactly.
 func (r *Recorder) Revision(hash uint64) { r.parts.revision.Store(hash & (1<<48 - 1)) }
+
+// GroupSwitched tells that calls meant for a group go to others, or to it again.
+func (r *Recorder) GroupSwitched(service, from, to, detail string) {
+	r.events.Add(Event{Kind: EventGroup, Service: service, From: from, To: to, Detail: detail})
+}
+
+// ScriptFailed counts a run of a script rule that failed. The first and then one a minute at most is an event.
+func (r *Recorder) ScriptFailed(err error) {
+	r.parts.scripts.Add(1)
+	now := r.now().UnixNano()
+	if told := r.parts.scriptTold.Load(); (told == 0 || now-told > int64(time.Minute)) && r.parts.scriptTold.CompareAndSwap(told, now) {
+		r.events.Add(Event{Kind: EventScript, To: "failed", Detail: err.Error()})
+	}
+}
 
 // RuleCount says how many rules a service has, and how high their source ranks.
 type RuleCount struct {

@@ -134,7 +134,7 @@ func offline(ctx context.Context, paths []string) (*snapshot.Snapshot, error) {
 	var store snapshot.Store
 	seed := rand.Uint64()
 	merger := discovery.New(discovery.Options{Open: openRegistry, Apply: func(m *config.Mesh) error {
-		next, err := snapshot.Compile(m, store.Load(), snapshot.Options{Seed: seed})
+		next, err := snapshot.Compile(m, store.Load(), snapshot.Options{Seed: seed, Scripts: scripts(nil)})
 		if err == nil {
 			store.Swap(next)
 		}

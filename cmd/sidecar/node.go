@@ -6,7 +6,11 @@ import (
 	"os"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/script"
 )
+
+// scripts is what runs script rules; failed is told each run that failed.
+func scripts(failed func(error)) *script.Engine { return script.New(script.Options{Failed: failed}) }
 
 // load reads a configuration and fills what the machine knows better than a file: the addresses of the pod.
 func load(paths []string) (*config.Config, error) {

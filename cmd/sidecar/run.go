@@ -100,7 +100,7 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 		return nil, err
 	}
 	p.proxy, err = proxy.New(proxy.Options{
-		Recorder: p.rec, Log: log, Seed: rand.Uint64(),
+		Recorder: p.rec, Log: log, Seed: rand.Uint64(), Scripts: scripts(p.rec.ScriptFailed),
 		Failing: func(service, endpoint string) { p.merger.Suspect(service, endpoint) },
 	})
 	if err != nil {

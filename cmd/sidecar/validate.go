@@ -81,7 +81,7 @@ func check(paths []string) (*config.Config, []config.Error, error) {
 	if err != nil {
 		return cfg, cfg.Warnings, err
 	}
-	compiled, err := snapshot.Compile(fixed(merged), nil, snapshot.Options{})
+	compiled, err := snapshot.Compile(fixed(merged), nil, snapshot.Options{Scripts: scripts(nil)})
 	if err != nil {
 		return merged, merged.Warnings, err
 	}

@@ -31,7 +31,7 @@ var layers = map[string]string{
 	"proxy/h1":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/h2":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
 	"proxy/tcp":      "proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
-	"proxy":          "proxy/* snapshot config intercept telemetry resilience",
+	"proxy":          "proxy/* snapshot route config intercept telemetry resilience",
 
 	"admin":           "snapshot config telemetry explain",
 	"intercept/rules": "",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/script"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
@@ -108,7 +109,7 @@ func TestExamples(t *testing.T) {
 			for service, s := range cfg.Services {
 				mesh.Endpoints[service] = &config.EndpointSet{List: s.Endpoints}
 			}
-			if _, err := snapshot.Compile(mesh, nil, snapshot.Options{}); err != nil {
+			if _, err := snapshot.Compile(mesh, nil, snapshot.Options{Scripts: script.New(script.Options{})}); err != nil {
 				t.Errorf("%s: the example below line %d: %v", name, b.line, err)
 			}
 		}

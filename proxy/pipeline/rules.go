@@ -20,7 +20,7 @@ func (x *Exchange) choose(to *snapshot.Target) bool {
 	if len(x.snap.Greys) > 0 && !x.svc.Inbound {
 		to = to.For(x.grey())
 	}
-	x.to = to.Under(method)
+	x.to = to.Under(method).Ask(&x.facts, method)
 	if x.to.Forbidden != nil {
 		return x.forbid(x.to.Forbidden)
 	}

@@ -164,7 +164,7 @@ func (v *View) Narrow(mask uint64, n int, endpoint func(int) Party, run Run) Out
 			o.Scripts = append(o.Scripts, r)
 		case r.Script != nil:
 			left, err := run(r, o.Keep)
-			if !o.take(r, within(left, o.Keep), err) {
+			if !o.take(r, Within(left, o.Keep), err) {
 				return o
 			}
 		default:
@@ -202,8 +202,8 @@ func (o *Outcome) take(r *Rule, left []int, err error) bool {
 	return len(o.Keep) > 0 || !r.Force
 }
 
-// within returns what of list is in all, ascending, each once.
-func within(list, all []int) []int {
+// Within returns what of list is in all, ascending, each once.
+func Within(list, all []int) []int {
 	left := make([]int, 0, len(list))
 	for _, i := range all {
 		if slices.Contains(list, i) {
