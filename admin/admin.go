@@ -28,6 +28,9 @@ type Process interface {
 	Drain() Drain
 	// Drained is closed when nothing is left to drain.
 	Drained() <-chan struct{}
+	// Gate says what the update gate is like; SetGate closes or opens it, with the part of all sidecars that may pull.
+	Gate() Gate
+	SetGate(closed bool, share float64) Gate
 	// Quit drains in a hurry and ends the process.
 	Quit() Drain
 }
@@ -136,6 +139,7 @@ func (a *api) full() *table {
 			"/metrics":     {get: a.metrics.ServeHTTP},
 			"/events":      {get: a.events},
 			"/drain":       {post: a.drain},
+			"/update-gate": {get: a.gate, post: a.setGate},
 			"/quit":        {post: a.quit},
 		},
 		below: map[string]methods{"/services/": {get: a.service}, profiles: {get: profile}},

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // script is a process whose answers a test sets.
 type script struct {
+	gate      Gate
 	snap      *snapshot.Snapshot
 	readiness Readiness
 	reloads   Reloads
@@ -54,6 +55,13 @@ func (p *script) Drain() Drain {
 func (p *script) Quit() Drain {
 	p.asked = append(p.asked, "quit")
 	return p.state
+}
+
+func (p *script) Gate() Gate { return p.gate }
+
+func (p *script) SetGate(closed bool, share float64) Gate {
+	p.gate.Closed, p.gate.Share = closed, share
+	return p.gate
 }
 
 const shop = `
@@ -342,6 +350,33 @@ func TestExplain(t *testing.T) {
 	v = decode[explain.Explanation](t, ask(s.api.full(), "GET", "/explain?url=/x&direction=inbound"), 200)
 	if v.Service.Name != "shop" {
 		t.Errorf("%+v", v.Service)
+	}
+}
+
+func TestGate(t *testing.T) {
+	p, _, s := rig(t)
+	p.gate = Gate{Share: 0.1, Epoch: "30s"}
+	for _, c := range []struct {
+		query  string
+		status int
+		closed bool
+		share  float64
+	}{
+		{"?closed=true", 200, true, 0.1},
+		{"?closed=false&percent=5%25", 200, false, 0.05},
+		{"?closed=true&percent=0.2", 200, true, 0.2},
+		{"?closed=true&percent=0", 400, true, 0.2},
+		{"?closed=true&percent=200%25", 400, true, 0.2},
+		{"?closed=true&percent=NaN", 400, true, 0.2},
+		{"?percent=10%25", 400, true, 0.2},
+		{"", 400, true, 0.2},
+	} {
+		if w := ask(s.api.full(), "POST", "/update-gate"+c.query); w.StatusCode != c.status {
+			t.Errorf("%s: %s", c.query, w.Status)
+		}
+		if v := decode[Gate](t, ask(s.api.full(), "GET", "/update-gate"), 200); v.Closed != c.closed || v.Share != c.share {
+			t.Errorf("%s: %+v", c.query, v)
+		}
 	}
 }
 

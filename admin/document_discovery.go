@@ -3,8 +3,12 @@ package admin
 import "github.com/sidecar-mesh/sidecar/config"
 
 func discoveryDocument(v *config.Discovery) object {
-	o := object{
-		"ready_wait": config.Span(v.ReadyWait),
+	o := object{"ready_wait": config.Span(v.ReadyWait), "snapshot_dir": v.SnapshotDir}
+	o["update_gate"] = object{
+		"enabled": v.UpdateGate.Enabled, "percent": v.UpdateGate.Percent, "epoch": config.Span(v.UpdateGate.Epoch),
+	}
+	if v.SnapshotDir == "" {
+		o["snapshot_dir"] = "none"
 	}
 	protectionDocument(o, &v.Protection)
 	return o

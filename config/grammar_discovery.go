@@ -5,11 +5,15 @@ import "time"
 func discoveryValue() value[Discovery] {
 	return object(
 		in("ready_wait", "ready at the latest so long after start, whatever the registries do (5s)", func(v *Discovery) *time.Duration { return &v.ReadyWait }, duration(0, longest)),
-		soon[Discovery]("snapshot_dir"),
+		in("snapshot_dir", "where endpoints are kept for the next start; none: nowhere (/var/lib/sidecar)", func(v *Discovery) *string { return &v.SnapshotDir }, folderOrNone()),
 		in("removal_protection", "bounds how many endpoints may go for failed health; none: off",
 			func(v *Discovery) *RemovalProtection { return &v.RemovalProtection }, removalProtectionValue()),
 		in("half_dead", "when a list is too short to be true; none: off", func(v *Discovery) *HalfDead { return &v.HalfDead }, halfDeadValue()),
-		soon[Discovery]("update_gate"),
+		in("update_gate", "lets only a part of all sidecars follow their registries, in an emergency", func(v *Discovery) *UpdateGate { return &v.UpdateGate }, object(
+			in("enabled", "whether it is closed; the admin API and a KV key may say otherwise later (false)", func(g *UpdateGate) *bool { return &g.Enabled }, boolean()),
+			in("percent", "the part that follows at one time (10%)", func(g *UpdateGate) *float64 { return &g.Percent }, positive(ratio())),
+			in("epoch", "how long a turn is (30s)", func(g *UpdateGate) *time.Duration { return &g.Epoch }, duration(time.Second, time.Hour)),
+		)),
 	)
 }
 
@@ -35,5 +39,15 @@ func positive(v value[float64]) value[float64] {
 			return "must be more than 0"
 		}
 		return ""
+	})
+}
+
+// folderOrNone is the path of a folder, or none.
+func folderOrNone() value[string] {
+	return convert(line(), func(s string) (string, string) {
+		if s == "none" {
+			s = ""
+		}
+		return s, ""
 	})
 }

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -38,8 +37,8 @@ type tip struct {
 // it, if others are there. It never blocks.
 func (m *Merger) Suspect(service, address string) { m.tip(tip{service: service, address: address}) }
 
-// Left tells that an endpoint of a service said itself that it will go (S-229): no registry, and no protection, brings it
-// back before it was off the list. It never blocks.
+// Left tells that an endpoint of a service said itself that it will go (S-229): when it leaves the list, no protection
+// keeps it. It never blocks.
 func (m *Merger) Left(service, address string) {
 	m.tip(tip{service: service, address: address, left: true})
 }
@@ -64,7 +63,7 @@ func (m *Merger) take(ctx context.Context, t tip) {
 			continue
 		}
 		if t.left {
-			k.guard.Left(t.address)
+			k.guard.Left(now, t.address)
 		} else {
 			k.guard.Suspect(now, t.address)
 		}
@@ -267,7 +266,7 @@ func (m *Merger) recall(ctx context.Context, f *feed) {
 		f.recalled[name] = true
 		list, saved, err := m.o.Memory.Load(f.reg, name)
 		if err != nil {
-			m.o.Observer.Failed(f.name, name, fmt.Errorf("what was kept on disk: %w", err))
+			m.o.Observer.Forgot(f.name, name, err)
 		}
 		list, _ = refresh(nil, list)
 		if len(list) == 0 {

@@ -55,6 +55,8 @@ type Observer interface {
 	Applied(mesh *config.Mesh, changed int, took time.Duration)
 	// Refused tells that the callback refused a mesh; what was in force before still is.
 	Refused(err error)
+	// Forgot tells that what was kept on disk of a list cannot be used.
+	Forgot(source, service string, err error)
 	// Guarded tells what is believed of a source's list, when that changed: was is what was told before. service is the
 	// configured service, of several that use the list the first by name. The slices are read-only.
 	Guarded(source, service string, was, is guard.Decision)
@@ -90,5 +92,7 @@ func (nobody) Updated(string, string, int, bool)        {}
 func (nobody) Failed(string, string, error)             {}
 func (nobody) Applied(*config.Mesh, int, time.Duration) {}
 func (nobody) Refused(error)                            {}
+
+func (nobody) Forgot(string, string, error) {}
 
 func (nobody) Guarded(string, string, guard.Decision, guard.Decision) {}

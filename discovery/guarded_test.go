@@ -22,6 +22,10 @@ func (o told) Failed(source, service string, err error) {
 }
 func (o told) Applied(*config.Mesh, int, time.Duration) {}
 func (o told) Refused(error)                            {}
+func (o told) Forgot(source, service string, err error) {
+	o.r.note("forgot %s %s: %v", source, service, err)
+}
+
 func (o told) Guarded(src, svc string, was, is guard.Decision) {
 	if was.Mode != is.Mode {
 		o.r.note("%s %s: %s", src, svc, is.Mode)
@@ -187,7 +191,7 @@ func TestLeft(t *testing.T) {
 		r.m.Left("a", all[0])
 		r.m.Left("a", all[1])
 		r.m.Left("nobody", all[2])
-		r.expect(r.after(time.Second), "a", all[2])
+		r.expect(r.after(time.Second), "a", all...)
 		x.say("a")
 		r.expect(r.after(time.Second), "a", all[2])
 		x.say("a", all...)

@@ -28,6 +28,8 @@ type Options struct {
 	Check func(context.Context, Check) error
 	// Memory may be nil: then nothing survives a restart.
 	Memory Memory
+	// Gate may be nil: then no pull is ever suspended. The configuration sets it, when it says something else than before.
+	Gate *Gate
 	// Quiet is how long the sources must be silent before a change is applied (default 50 ms), Max how long a change waits
 	// at most (default 500 ms).
 	Quiet, Max time.Duration
@@ -148,6 +150,7 @@ func (m *Merger) Run(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	m.plan = p
+	m.setGate(nil, p.cfg)
 	m.syncFeeds(ctx, opened)
 	m.buildDirty(ctx)
 	m.publish()
@@ -427,6 +430,7 @@ func (m *Merger) reload(ctx context.Context, cfg *config.Config) error {
 	if err := m.apply(p, m.changed+changed, began); err != nil {
 		return err
 	}
+	m.setGate(m.plan.cfg, p.cfg)
 	m.plan, m.changed = p, 0
 	m.syncFeeds(ctx, opened)
 	m.decideAll(ctx)
@@ -457,6 +461,9 @@ func (m *Merger) prepare(cfg *config.Config) (*plan, map[string]*feed, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("registries.%s: %w", name, err))
 			continue
+		}
+		if g, ok := src.(Gated); ok && m.o.Gate != nil {
+			g.Gate(m.o.Gate.Wait)
 		}
 		opened[key] = &feed{key: key, name: name, reg: reg, source: src, sets: make(map[string]*known)}
 	}

@@ -30,6 +30,9 @@ func (p *Proxy) Offline(e *snapshot.Endpoint, until time.Time) {
 	for _, s := range fresh {
 		p.o.Recorder.Offline(s.Name, e.Address, until.Sub(now))
 		p.resize(now, s)
+		if p.o.Leaving != nil {
+			p.o.Leaving(s.Name, e.Address)
+		}
 		if p.o.Refresh != nil {
 			p.o.Refresh(s.Name)
 		}

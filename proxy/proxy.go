@@ -28,6 +28,8 @@ type Options struct {
 	// Refresh asks for the endpoints of a service anew, since one of them said that it leaves. It must not block; nil:
 	// nobody is asked.
 	Refresh func(service string)
+	// Leaving is told of an endpoint that said that it leaves. It must not block; nil: nobody is told.
+	Leaving func(service, endpoint string)
 	// Failing is told of an endpoint that outlier detection takes out, or should, each time; nil: nobody is. It must not block.
 	Failing func(service, endpoint string)
 }

@@ -12,6 +12,12 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	s.listeners(p)
 	s.sources(p, now)
 	s.protections(&p.protections)
+	s.count(d.keptFailures, p.keptFailures.Load())
+	gate := 0
+	if state := p.gate.Load(); state != nil {
+		gate = (*state)()
+	}
+	s.gauge(d.gate, float64(gate))
 	for i, result := range []string{"failed", "ok"} {
 		s.count(d.reloads, p.reloads[i].Load(), pair("result", result))
 		if at := p.reloadAt[i].Load(); at != 0 {

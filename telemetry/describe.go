@@ -20,7 +20,7 @@ type descriptions struct {
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
-	protected, doubted                              *prometheus.Desc
+	protected, doubted, keptFailures, gate          *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
 	series, seriesOverflow, build, rules, scripts   *prometheus.Desc
 }
@@ -107,6 +107,8 @@ func (d *descriptions) process() {
 		"protection", "service", "source")
 	d.doubted = d.add("discovery_doubted_endpoints", "Endpoints that are used, or not, for another reason than being listed.",
 		"service", "source", "why")
+	d.gate = d.add("discovery_update_gate", "The update gate: 0 open, 1 closed and our turn, 2 closed and pulls are suspended.")
+	d.keptFailures = d.add("discovery_snapshot_failures_total", "Failures to keep endpoints on disk, or to use what was kept.")
 	d.logLines = d.add("access_log_lines_total", "Access log lines that were written.")
 	d.logDropped = d.add("access_log_dropped_total", "Access log lines dropped because the sink was slow or failed.")
 	d.logErrors = d.add("access_log_errors_total", "Failures to write or open the access log.")

@@ -190,7 +190,9 @@ type parts struct {
 	listeners map[listenerKey]*Listener
 	sources   map[string]*Source
 
-	protections protections
+	protections  protections
+	keptFailures atomic.Uint64
+	gate         atomic.Pointer[func() int]
 
 	reloads    [2]atomic.Uint64 // failed, ok
 	reloadAt   [2]atomic.Int64  // Unix nanoseconds

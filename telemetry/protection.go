@@ -50,6 +50,12 @@ func (r *Recorder) Protected(v Protection) {
 	p.list[k] = &v
 }
 
+// SnapshotFailed counts a failure to keep endpoints on disk, or to use what was kept. Callers tell the event.
+func (r *Recorder) SnapshotFailed() { r.parts.keptFailures.Add(1) }
+
+// Gate says how to ask what the update gate is like when somebody looks: 0 open, 1 closed and our turn, 2 closed and waiting.
+func (r *Recorder) Gate(state func() int) { r.parts.gate.Store(&state) }
+
 // retain forgets the services for which live returns false.
 func (p *protections) retain(live func(service string) bool) {
 	p.mu.Lock()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery/disk"
 	"github.com/sidecar-mesh/sidecar/discovery/guard"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
@@ -25,6 +27,33 @@ func (o *observer) Guarded(source, service string, was, is guard.Decision) {
 	if was.Mode != is.Mode {
 		o.p.rec.Events().Add(protectionEvent(source, service, was, is))
 	}
+}
+
+// Forgot implements discovery.Observer.
+func (o *observer) Forgot(source, service string, err error) {
+	o.p.rec.SnapshotFailed()
+	o.p.rec.Events().Add(telemetry.Event{
+		Kind: telemetry.EventSnapshot, Service: service, By: source, To: "failing", Detail: err.Error(),
+	})
+}
+
+// newDisk makes what keeps endpoints on disk. A folder that cannot be written is told once, and no reason not to start.
+func (p *process) newDisk(c *config.Config) *disk.Store {
+	failing := false // Run is one goroutine
+	return disk.New(disk.Options{
+		Dir: c.Discovery.SnapshotDir, Scope: c.Node.Tenant + "/" + c.Node.Environment,
+		Failed: func(err error) {
+			p.rec.SnapshotFailed()
+			if !failing {
+				p.rec.Events().Add(telemetry.Event{Kind: telemetry.EventSnapshot, To: "failing", Detail: err.Error()})
+			}
+			failing = true
+		},
+		Well: func() {
+			failing = false
+			p.rec.Events().Add(telemetry.Event{Kind: telemetry.EventSnapshot, To: "ok", Detail: "endpoints are kept on disk again"})
+		},
+	})
 }
 
 // noted is the reason of a note, and whether the endpoint is used all the same where that is not a matter of course.

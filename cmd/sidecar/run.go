@@ -17,6 +17,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/admin"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/discovery"
+	"github.com/sidecar-mesh/sidecar/discovery/disk"
 	"github.com/sidecar-mesh/sidecar/discovery/dns"
 	"github.com/sidecar-mesh/sidecar/discovery/file"
 	"github.com/sidecar-mesh/sidecar/discovery/watch"
@@ -50,6 +51,8 @@ type process struct {
 	log    *slog.Logger
 	rec    *telemetry.Recorder
 	proxy  *proxy.Proxy
+	disk   *disk.Store
+	gate   *discovery.Gate
 	merger *discovery.Merger
 	admin  *admin.Server
 	life   *life
@@ -76,10 +79,11 @@ func run(paths []string) error {
 	logWarnings(log, cfg.Warnings)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	var parts sync.WaitGroup
 	parts.Go(func() { failed <- p.merger.Run(ctx, cfg) })
 	parts.Go(func() { failed <- p.proxy.Run(ctx) })
+	parts.Go(func() { failed <- p.disk.Run(ctx) })
 	parts.Go(func() { failed <- changes.Run(ctx, func() { p.reload.ask("file") }) })
 	parts.Go(func() { p.reload.run(ctx) })
 	log.Info("started", "version", version, "revision", sourceRevision(), "pid", os.Getpid())
@@ -87,6 +91,7 @@ func run(paths []string) error {
 	cancel()
 	p.close()
 	parts.Wait()
+	p.disk.Flush()
 	log.Info("ended")
 	return errors.Join(err, p.rec.Close(closing()))
 }
@@ -101,13 +106,15 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	}
 	p.proxy, err = proxy.New(proxy.Options{
 		Recorder: p.rec, Log: log, Seed: rand.Uint64(), Scripts: scripts(p.rec.ScriptFailed),
+		Leaving: func(service, endpoint string) { p.merger.Left(service, endpoint) },
 		Failing: func(service, endpoint string) { p.merger.Suspect(service, endpoint) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.rec.Close(closing()))
 	}
+	p.disk, p.gate = p.newDisk(cfg), p.newGate(cfg)
 	p.merger = discovery.New(discovery.Options{
-		Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p), Check: reach,
+		Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p), Check: reach, Memory: p.disk, Gate: p.gate,
 	})
 	p.life = newLife(p, cfg)
 	p.reload = newReloader(p, paths, cfg)

@@ -62,7 +62,7 @@ type Why uint8
 // The reasons. Those from Retained on are used only after a direct check, or while the first one is under way.
 const (
 	InList      Why = iota // listed and believed
-	OutOfOrder             // in maintenance, or it said itself that it goes: not used
+	OutOfOrder             // in maintenance, or it left as it had said it would: not used
 	Unhealthy              // failed health, and within the bound: not used
 	Unlisted               // no longer listed, and that is believed: not used
 	Retained               // failed health, above the bound: used
@@ -130,11 +130,11 @@ type Guard struct {
 type entry struct {
 	endpoint *config.Endpoint
 	listed   bool
-	left     bool // it said itself that it goes
-	suspect  bool // calls to it fail
-	passed   bool // its health was good once since it is listed: only then can failing take it away
-	used     bool // by the last decision
-	why      Why  // of the last decision
+	left     time.Time // when it said itself that it goes; zero: it did not
+	suspect  bool      // calls to it fail
+	passed   bool      // its health was good once since it is listed: only then can failing take it away
+	used     bool      // by the last decision
+	why      Why       // of the last decision
 	since    time.Time
 	seen     time.Time // when it was listed last; of one that is not listed
 	failed   time.Time // since when its health is critical; zero: it is not
@@ -154,7 +154,9 @@ type check struct {
 func (e *entry) address() string { return e.endpoint.Address }
 
 // goes reports whether there is proof that the endpoint is meant to go.
-func (e *entry) goes() bool { return e.left || e.endpoint.Health == config.HealthMaintenance }
+func (e *entry) goes() bool {
+	return !e.listed && !e.left.IsZero() || e.endpoint.Health == config.HealthMaintenance
+}
 
 // failing reports whether its health took a good endpoint away; it is remembered when the registry then drops it.
 func (e *entry) failing(now time.Time, r *Rules) bool {
@@ -225,7 +227,7 @@ func (g *Guard) Answer(now time.Time, list []*config.Endpoint) {
 
 func (e *entry) list(now time.Time, l *config.Endpoint) {
 	if !e.listed { // it is back
-		e.left = false
+		e.left = time.Time{}
 		if e.why == Unlisted {
 			e.passed = false // its going was believed: this is a new life
 		}
@@ -248,15 +250,21 @@ func (e *entry) list(now time.Time, l *config.Endpoint) {
 func (e *entry) unlist(now time.Time) *entry {
 	if e.listed {
 		e.listed, e.suspect, e.seen = false, false, now
+		if now.Sub(e.left) > noticeHolds {
+			e.left = time.Time{}
+		}
 	}
 	return e
 }
 
-// Left tells that an endpoint said itself that it will go (S-229): it is no longer used, and not missed. It holds until the
-// endpoint was off the list.
-func (g *Guard) Left(address string) {
-	if e := g.find(address); e != nil {
-		e.left = true
+// noticeHolds is how long an endpoint's word that it goes is proof of intent.
+const noticeHolds = 10 * time.Minute
+
+// Left tells that an endpoint said itself that it will go (S-229): when it leaves the list it is not missed. Who gets no
+// calls meanwhile is for the data plane to know.
+func (g *Guard) Left(now time.Time, address string) {
+	if e := g.find(address); e != nil && e.listed {
+		e.left = now
 	}
 }
 

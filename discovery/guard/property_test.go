@@ -72,7 +72,7 @@ func (w *world) event(what, arg byte) {
 		}
 	case 6:
 		if arg < 40 {
-			w.g.Left(name(arg))
+			w.g.Left(w.now, name(arg))
 			w.intent[name(arg)] = true
 		}
 	case 7:

@@ -107,7 +107,7 @@ func event(t *testing.T, g *Guard, now time.Time, what string, args []string) {
 	case "suspect":
 		g.Suspect(now, args[0])
 	case "left":
-		g.Left(args[0])
+		g.Left(now, args[0])
 	case "wait":
 	default:
 		t.Fatalf("no event %q", what)

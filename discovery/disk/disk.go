@@ -1,0 +1,218 @@
+// Package disk keeps the endpoints of services on disk, so that a restart has them before any registry answers (S-21, S-22).
+// It owns one file for each service of each registry in one folder: written beside, synced and renamed, so that a reader
+// sees the old list or the new one; with a version and a checksum; and not more often than MinGap, however often a list
+// changes. Tests: round trips, damaged and foreign files, folders that cannot be written, and a fuzz test of the decoder.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+)
+
+const (
+	// MinGap is the least time between two writes of one file.
+	MinGap = 5 * time.Second
+	// maxFile is the largest file that is read: 200 000 endpoints of some 300 bytes.
+	maxFile = 64 << 20
+)
+
+// Options is what a Store needs.
+type Options struct {
+	// Dir is made when the first list is kept. Empty: nothing is kept.
+	Dir string
+	// Scope is what must be equal for lists to be of use to a later run: the environment and tenant of the node.
+	Scope string
+	// Failed is told of each failure to write; Well of the first write after one. They may be called from any goroutine.
+	Failed func(error)
+	Well   func()
+	// MinGap is MinGap if 0.
+	MinGap time.Duration
+}
+
+// Store is a discovery.Memory. Make it with New, run it with Run, once.
+type Store struct {
+	o    Options
+	wake chan struct{}
+
+	mu      sync.Mutex
+	pending map[string]content // by path; what is not written yet
+	written map[string]time.Time
+	failing bool
+}
+
+// content is what a file is to say.
+type content struct {
+	registry, service, scope string
+	list                     []*config.Endpoint // immutable
+}
+
+// New returns a store that reads and takes notes; Run writes them.
+func New(o Options) *Store {
+	if o.MinGap <= 0 {
+		o.MinGap = MinGap
+	}
+	return &Store{o: o, wake: make(chan struct{}, 1), pending: make(map[string]content), written: make(map[string]time.Time)}
+}
+
+// Load implements discovery.Memory.
+func (s *Store) Load(registry *config.Registry, service string) ([]*config.Endpoint, time.Time, error) {
+	if s.o.Dir == "" {
+		return nil, time.Time{}, nil
+	}
+	c := s.content(registry, service, nil)
+	path := s.path(&c)
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, time.Time{}, nil
+	case err != nil:
+		return nil, time.Time{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if len(data) > maxFile {
+		return nil, time.Time{}, fmt.Errorf("%s: larger than %d bytes: ignored", path, maxFile)
+	}
+	list, saved, err := decode(data, &c)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("%s: %w: ignored", path, err)
+	}
+	return list, saved, nil
+}
+
+// Save implements discovery.Memory.
+func (s *Store) Save(registry *config.Registry, service string, list []*config.Endpoint) {
+	if s.o.Dir == "" {
+		return
+	}
+	c := s.content(registry, service, list)
+	path := s.path(&c)
+	s.mu.Lock()
+	s.pending[path] = c
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Flush writes what is left, at the end.
+func (s *Store) Flush() { s.write(time.Now(), true) }
+
+// Run writes until ctx is done.
+func (s *Store) Run(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-timer.C:
+		}
+		timer.Reset(s.write(time.Now(), false))
+	}
+}
+
+// write writes what is due, or all, and returns in how long something is.
+func (s *Store) write(now time.Time, all bool) time.Duration {
+	next := time.Hour
+	for path, c := range s.due(now, all, &next) {
+		if err := save(path, &c, now); err != nil {
+			s.told(fmt.Errorf("keeping the endpoints of %s: %w", c.service, err))
+			s.mu.Lock()
+			if _, newer := s.pending[path]; !newer {
+				s.pending[path] = c // tried again with the next gap
+			}
+			s.mu.Unlock()
+			next = min(next, s.o.MinGap)
+		} else {
+			s.told(nil)
+		}
+	}
+	return next
+}
+
+// due takes what may be written now, and says in how long the rest may.
+func (s *Store) due(now time.Time, all bool, next *time.Duration) map[string]content {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := make(map[string]content)
+	for path, c := range s.pending {
+		if wait := s.o.MinGap - now.Sub(s.written[path]); wait > 0 && !all {
+			*next = min(*next, wait)
+			continue
+		}
+		due[path] = c
+		s.written[path] = now
+		delete(s.pending, path)
+	}
+	return due
+}
+
+// told tells of failures, and of the first success after one.
+func (s *Store) told(err error) {
+	s.mu.Lock()
+	was := s.failing
+	s.failing = err != nil
+	s.mu.Unlock()
+	switch {
+	case err != nil && s.o.Failed != nil:
+		s.o.Failed(err)
+	case err == nil && was && s.o.Well != nil:
+		s.o.Well()
+	}
+}
+
+// save puts a file in place, whole or not at all; a list of none removes it.
+func save(path string, c *content, now time.Time) (err error) {
+	dir := filepath.Dir(path)
+	if len(c.list) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".*"+suffix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(encode(c, now))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+// syncFolder makes a rename last.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
