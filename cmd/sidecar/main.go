@@ -56,7 +56,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(usageOf)
 	root.AddCommand(
-		runCommand(), validateCommand(), explainCommand(), statusCommand(), eventsCommand(), drainCommand(), quitCommand(),
+		runCommand(), validateCommand(), explainCommand(), statusCommand(), eventsCommand(), simulateCommand(), drainCommand(), quitCommand(),
 		versionCommand(), schemaCommand(), demoCommand(),
 	)
 	return root

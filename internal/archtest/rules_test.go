@@ -16,7 +16,7 @@ var layers = map[string]string{
 	"route/rules":   "",
 	"snapshot":      "config route route/rules balance resilience",
 	"explain":       "snapshot route route/rules balance resilience config",
-	"simulate":      "snapshot route balance resilience",
+	"simulate":      "snapshot route balance resilience config",
 	"script":        "route",
 	"telemetry":     "route balance resilience",
 
@@ -72,7 +72,7 @@ var borders = map[string]string{
 	"github.com/prometheus":                  "telemetry",
 	"go.opentelemetry.io":                    "telemetry",
 	"github.com/openzipkin":                  "telemetry",
-	"go.yaml.in/yaml":                        "config discovery/file",
+	"go.yaml.in/yaml":                        "config discovery/file simulate",
 	"gopkg.in/yaml":                          "",
 	"github.com/goccy/go-yaml":               "config discovery/file",
 	"github.com/miekg/dns":                   "discovery/dns",

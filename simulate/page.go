@@ -1,0 +1,168 @@
+package simulate
+
+import (
+	"fmt"
+	"html"
+	"strings"
+	"time"
+)
+
+// Page is a result as a page of its own: it needs no other file and no network.
+func (r *Result) Page() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\n<title>%s</title><style>%s</style>\n",
+		html.EscapeString(r.Name), pageStyle)
+	fmt.Fprintf(&b, "<h1>%s</h1><p class=sub>%s · %s of virtual time · %s · seed %d</p>\n", html.EscapeString(r.Name),
+		html.EscapeString(strings.Join(r.Story, ", ")), r.Duration, several(r.Sidecars, "sidecar"), r.Seed)
+	for _, p := range strings.Split(r.About, "\n\n") {
+		fmt.Fprintf(&b, "<p>%s</p>\n", html.EscapeString(p))
+	}
+	r.checksTable(&b)
+	r.trafficTable(&b)
+	r.legend(&b)
+	b.WriteString("<div class=plots>\n")
+	for _, p := range r.plots() {
+		b.WriteString(p.svg())
+	}
+	b.WriteString("</div>\n")
+	r.nodesTable(&b)
+	r.eventsTable(&b)
+	return b.String()
+}
+
+func several(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// plots are the figures over time, one line a variant.
+func (r *Result) plots() []*plot {
+	of := func(title, unit string, value func(*Step) float64) *plot {
+		p := &plot{title: title, unit: unit, end: r.Duration}
+		for _, v := range r.Variants {
+			l := line{name: v.Name}
+			for i := range v.Steps {
+				st := &v.Steps[i]
+				l.at, l.y = append(l.at, st.At), append(l.y, value(st))
+			}
+			p.lines = append(p.lines, l)
+		}
+		return p
+	}
+	list := []*plot{
+		of("Success", "%", func(s *Step) float64 {
+			if s.Calls == 0 {
+				return 100
+			}
+			return 100 * s.Success
+		}),
+		of("Attempts per call", "", func(s *Step) float64 { return s.Load }),
+		of("Half of the calls take at most (P50)", "ms", func(s *Step) float64 { return millis(s.P50) }),
+		of("99 of 100 calls take at most (P99)", "ms", func(s *Step) float64 { return millis(s.P99) }),
+		of("999 of 1000 calls take at most (P999)", "ms", func(s *Step) float64 { return millis(s.P999) }),
+		of("Breakers that are not closed", "%", func(s *Step) float64 { return 100 * s.BreakerOpen }),
+		of("Endpoints kept out", "%", func(s *Step) float64 { return 100 * s.Unusable }),
+		of("Endpoints that a sidecar knows", "", func(s *Step) float64 { return s.Known }),
+	}
+	list[0].full, list[5].full, list[6].full = true, true, true
+	for i, n := range r.Variants[0].Nodes {
+		nodes := float64(max(1, n.Nodes))
+		list = append(list, of("Requests at each node of "+n.Class, "/s", func(s *Step) float64 {
+			return float64(s.Requests[i]) / nodes / r.step.Seconds()
+		}))
+	}
+	kept := list[:0]
+	for _, p := range list {
+		if p.speaks() {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (r *Result) legend(b *strings.Builder) {
+	b.WriteString("<p class=legend>")
+	for i, v := range r.Variants {
+		fmt.Fprintf(b, "<span><i style=\"background:%s\"></i>%s</span>", colour(i), html.EscapeString(v.Name))
+	}
+	b.WriteString("</p>\n")
+}
+
+func (r *Result) checksTable(b *strings.Builder) {
+	if len(r.Checks) == 0 {
+		return
+	}
+	b.WriteString("<h2>What it must show</h2><table><tr><th></th><th>expected</th><th>found</th></tr>\n")
+	for _, c := range r.Checks {
+		class, mark := "met", "✓"
+		if !c.Met {
+			class, mark = "missed", "✗"
+		}
+		fmt.Fprintf(b, "<tr class=%s><td>%s</td><td><code>%s</code></td><td>%s</td></tr>\n", class, mark, html.EscapeString(c.Text), html.EscapeString(c.Found))
+	}
+	b.WriteString("</table>\n")
+}
+
+func (r *Result) trafficTable(b *strings.Builder) {
+	b.WriteString("<h2>Calls</h2><table><tr><th>variant</th><th>traffic</th><th>calls</th><th>success</th><th>attempts per call</th>" +
+		"<th>P50</th><th>P90</th><th>P99</th><th>P999</th><th>longest</th><th>failed because</th></tr>\n")
+	for i, v := range r.Variants {
+		for _, f := range v.Traffic {
+			fmt.Fprintf(b, "<tr><td><i style=\"background:%s\"></i>%s</td><td>%s</td><td>%d</td><td>%s</td><td>%.3f</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+				colour(i), html.EscapeString(v.Name), html.EscapeString(f.Name), f.Calls, percent(f.Success), f.Load, rounded(f.P50),
+				rounded(f.P90), rounded(f.P99), rounded(f.P999), rounded(f.Max), html.EscapeString(counted(f.Failed)))
+		}
+	}
+	b.WriteString("</table>\n")
+}
+
+func (r *Result) nodesTable(b *strings.Builder) {
+	b.WriteString("<h2>Nodes</h2><table><tr><th>variant</th><th>class</th><th>nodes</th><th>requests</th><th>of the least busy</th><th>of the busiest</th></tr>\n")
+	for i, v := range r.Variants {
+		for _, n := range v.Nodes {
+			fmt.Fprintf(b, "<tr><td><i style=\"background:%s\"></i>%s</td><td>%s</td><td>%d</td><td>%d</td><td>%d</td><td>%d</td></tr>\n",
+				colour(i), html.EscapeString(v.Name), html.EscapeString(n.Class), n.Nodes, n.Requests, n.Least, n.Most)
+		}
+	}
+	b.WriteString("</table>\n")
+}
+
+// shownEvents is how many events of a variant the page lists.
+const shownEvents = 20
+
+func (r *Result) eventsTable(b *strings.Builder) {
+	for _, v := range r.Variants {
+		if len(v.Events) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "<h2>What the sidecars decided: %s</h2><p>%s", html.EscapeString(v.Name), html.EscapeString(counted(v.Counts)))
+		if len(v.Events) > shownEvents {
+			fmt.Fprintf(b, "; the first %d:", shownEvents)
+		}
+		b.WriteString("</p><table><tr><th>at</th><th>sidecar</th><th>event</th><th>service</th><th>endpoint</th><th>by</th></tr>\n")
+		for _, e := range v.Events[:min(shownEvents, len(v.Events))] {
+			fmt.Fprintf(b, "<tr><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", e.At.Round(time.Millisecond), e.Sidecar,
+				html.EscapeString(e.Kind), html.EscapeString(e.Service), html.EscapeString(e.Endpoint), html.EscapeString(e.Detail))
+		}
+		b.WriteString("</table>\n")
+	}
+}
+
+const pageStyle = `
+:root{color-scheme:light dark;--line:#8884;--faint:#888}
+body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem}
+h1{margin:0;font-size:1.6rem}h2{font-size:1.1rem;margin:1.6rem 0 .4rem}.sub{color:var(--faint);margin:.2rem 0 1rem}
+p{max-width:52rem}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{text-align:left;padding:.2rem .8rem .2rem 0;border-bottom:1px solid var(--line)}
+th{font-weight:600;color:var(--faint)}
+i{display:inline-block;width:.7em;height:.7em;border-radius:2px;margin-right:.4em}
+.met td:first-child{color:#188038}.missed td{color:#d93025;font-weight:600}
+.legend span{margin-right:1.4em}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(22rem,1fr));gap:1rem}
+svg{width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--faint)}svg .t{font-size:13px;font-weight:600;fill:currentColor}
+svg .g{stroke:var(--line);stroke-width:1}svg polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}
+`

@@ -1,0 +1,121 @@
+package simulate_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sidecar-mesh/sidecar/simulate"
+)
+
+// scenarios are the files that ship.
+func scenarios(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../examples/scenarios/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	return files
+}
+
+func load(t *testing.T, name string) *simulate.Scenario {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := simulate.Load(name, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func play(t *testing.T, s *simulate.Scenario) *simulate.Result {
+	t.Helper()
+	r, err := simulate.Run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestScenarios: each scenario that ships says what it must show, and shows it; its page is whole.
+func TestScenarios(t *testing.T) {
+	for _, name := range scenarios(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			s := load(t, name)
+			if len(s.Story) == 0 || s.About == "" || len(s.Expect) == 0 {
+				t.Error("story, about and expect belong to a scenario that ships")
+			}
+			r := play(t, s)
+			if !r.Met() {
+				t.Errorf("\n%s", r.Text())
+			}
+			page := r.Page()
+			for _, want := range []string{"<!doctype html>", "<h2>What it must show</h2>", "<polyline", "</svg>"} {
+				if !strings.Contains(page, want) {
+					t.Errorf("the page has no %s", want)
+				}
+			}
+			for _, bad := range []string{"http://", "https://", "NaN", "Inf"} {
+				if strings.Contains(page, bad) {
+					t.Errorf("the page has %s", bad)
+				}
+			}
+		})
+	}
+}
+
+// TestSeed: the same seed gives the same result to the last digit, another one another.
+func TestSeed(t *testing.T) {
+	text := func(seed uint64) string {
+		s := load(t, "../examples/scenarios/retry-another-node.yaml")
+		s.Seed = seed
+		b, err := json.Marshal(play(t, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	one := text(1)
+	if text(1) != one {
+		t.Error("the same seed gives two results")
+	}
+	if text(2) == one {
+		t.Error("two seeds give the same result")
+	}
+}
+
+// TestMistakes: what is wrong with a scenario is said, with its place, and all of it at once.
+func TestMistakes(t *testing.T) {
+	const world = "world: {a: [{latency: 1ms}]}\ntraffic: [{to: a, rate: 1/s}]\n"
+	for _, row := range []struct{ text, want string }{
+		{world + "wolrd: {}", "line 3: field wolrd not found"},
+		{world + "duration: 5", "cannot unmarshal"},
+		{"world: {a: [{}]}\ntraffic: [{to: a, rate: 1/s}]", "line 1: world.a: latency is missing"},
+		{"world: {a: [{latency: 1ms, wrokers: 2}]}\ntraffic: [{to: a, rate: 1/s}]", "wrokers not found"},
+		{"world: {a: [{latency: {p50: 2ms, p99: 1ms}}]}\ntraffic: [{to: a, rate: 1/s}]", "quantiles of a latency must rise"},
+		{"world: {a: [{latency: {p5x: 2ms}}]}\ntraffic: [{to: a, rate: 1/s}]", "a quantile and a time are expected"},
+		{"world: {a: [{latency: 1ms}]}\ntraffic: [{to: a, rate: 1}]", "a rate is expected"},
+		{"world: {a: [{latency: 1ms}]}\ntraffic: [{to: a}]", "to and rate are needed"},
+		{world + "faults: [{service: b}]", `there is no service "b" in world`},
+		{world + "faults: [{service: a, class: c}]", `service a has no class "c"`},
+		{world + "faults: [{service: a, share: 120%}]", "a share is expected"},
+		{world + "sidecars: 1000000", "sidecars: 1e+06 is not from 1 to 10000"},
+		{world + "expect: [p99 < 1ms, sucess > 1]", `"sucess" is no figure`},
+		{world + "expect: [x.p99 < 1ms]", `there is no variant "x"`},
+		{world + "expect: [p99(x) < 1ms]", `there is no "x"`},
+		{world + "expect: [p99 ~ 1ms]", `"~" is none of`},
+		{"config:\n  services:\n    a: {timeout: 1s}\n" + world, "s.yaml:3:9: services.a.timeout: unknown key"},
+		{world + "variants: {one: {services: {a: {policy: {retry: many}}}}}", "s.yaml: variants.one:"},
+	} {
+		_, err := simulate.Load("s.yaml", []byte(row.text))
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%q: %v, want %q", row.text, err, row.want)
+		}
+	}
+}
