@@ -111,6 +111,7 @@ type Limits struct {
 	DrainTimeout  time.Duration // the whole drain
 	ReplayBytes   int64         // of a request body kept for a retry
 	HalfClose     string        // "serve" or "cancel": what a FIN behind a complete request means
+	WindowMemory  int64         // that windows of HTTP/2 streams may grow by, all together; 0: they do not
 }
 
 // Registry is one place where endpoints come from. Exactly one member is set.

@@ -21,6 +21,7 @@ func Default() *Config {
 			DrainTimeout:  30 * time.Second,
 			ReplayBytes:   64 << 10,
 			HalfClose:     "serve",
+			WindowMemory:  32 << 20,
 		},
 		Registries: map[string]*Registry{},
 		Discovery: Discovery{

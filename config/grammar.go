@@ -90,6 +90,7 @@ func limitsValue() value[Limits] {
 		in("drain_timeout", "the whole drain (30s)", func(l *Limits) *time.Duration { return &l.DrainTimeout }, duration(0, longest)),
 		in("replay_bytes", "of a request body kept for a retry (64KiB)", func(l *Limits) *int64 { return &l.ReplayBytes }, size(0, 64<<20)),
 		in("half_close", "what a FIN behind a complete request means (serve)", func(l *Limits) *string { return &l.HalfClose }, word("serve", "cancel")),
+		in("window_memory", "that windows of HTTP/2 streams may grow by, all together (32MiB); 0: they do not", func(l *Limits) *int64 { return &l.WindowMemory }, size(0, 16<<30)),
 	)
 }
 

@@ -180,6 +180,7 @@ func (p *Proxy) setLimits(c *config.Config) {
 		limit = min(16000, max(16, (int64(files.Cur)-500)/2))
 	}
 	p.maxConn.Store(limit)
+	p.windows.Set(c.Limits.WindowMemory)
 }
 
 // countRules shows which rules are in force, and where from: what the local file says, no push changes (S-127).
@@ -221,9 +222,10 @@ func switches(c *config.Config) map[string]config.GroupSwitch {
 	return m
 }
 
-func limits2Of(c *config.Config) h2.Limits {
+func (p *Proxy) limits2(c *config.Config) h2.Limits {
 	return h2.Limits{
 		HeaderBytes: int(c.Limits.HeaderBytes), HeaderCount: c.Limits.HeaderCount, IdleTimeout: c.Limits.IdleTimeout,
+		Windows: p.windows,
 	}
 }
 

@@ -83,7 +83,7 @@ func (p *Proxy) open(w want, c *config.Config) (*listener, error) {
 // retarget says what serves the connections to come. Those that are served already stay where they are.
 func (l *listener) retarget(w want, c *config.Config) {
 	if t := l.target.Load(); t != nil && t.want == w {
-		t.setLimits(c)
+		l.p.setLimitsOf(t, c)
 		return
 	}
 	t := &target{want: w}
@@ -91,7 +91,7 @@ func (l *listener) retarget(w want, c *config.Config) {
 	if w.protocol != "tcp" {
 		t.h2 = &h2.Server{Pipeline: pl}
 		t.http = &h1.Server{Pipeline: pl, Watcher: l.p.watcher, Prior: t.h2.Serve}
-		t.setLimits(c)
+		l.p.setLimitsOf(t, c)
 	}
 	if w.protocol == "tcp" || w.protocol == "auto" {
 		t.tcp = &tcp.Server{Pipeline: pl, Service: w.service}
@@ -106,10 +106,10 @@ func (l *listener) retarget(w want, c *config.Config) {
 	l.former = slices.DeleteFunc(l.former, func(t *target) bool { open, _ := t.counts(); return open == 0 })
 }
 
-func (t *target) setLimits(c *config.Config) {
+func (p *Proxy) setLimitsOf(t *target, c *config.Config) {
 	if t.http != nil {
 		t.http.SetLimits(limitsOf(c))
-		t.h2.SetLimits(limits2Of(c))
+		t.h2.SetLimits(p.limits2(c))
 	}
 }
 

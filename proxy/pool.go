@@ -33,7 +33,7 @@ func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Con
 		conns := upstream.New(e.Address, settings, p.watcher, observer)
 		return h1.NewPool(conns, int(c.Limits.HeaderBytes), c.Limits.HeaderCount)
 	}
-	two := func() *h2.Pool { return h2.NewPool(e.Address, settings, limits2Of(c), observer) }
+	two := func() *h2.Pool { return h2.NewPool(e.Address, settings, p.limits2(c), observer) }
 	switch s.Protocol {
 	case "http2", "grpc":
 		return two()

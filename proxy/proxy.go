@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/proxy/h2"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
@@ -41,6 +42,7 @@ type Proxy struct {
 	watcher *netio.Watcher
 	conns   atomic.Int64 // downstream connections
 	maxConn atomic.Int64
+	windows *h2.WindowMemory
 
 	mu        sync.Mutex           // guards what follows; held by Apply and Drain
 	listeners map[string]*listener // by address
@@ -68,8 +70,10 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	windows := h2.NewWindowMemory(0)
+	o.Recorder.WindowMemory(windows.Used)
 	return &Proxy{
-		o: o, watcher: w, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
+		o: o, watcher: w, windows: windows, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
 		sick: map[sickKey]struct{}{}, wake: make(chan struct{}, 1), notices: map[*resilience.EndpointHealth]notice{},
 	}, nil
 }

@@ -27,6 +27,9 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	s.gauge(d.reloadSeconds, float64(p.reloadTook.Load())/1e9)
 	s.gauge(d.revision, float64(p.revision.Load()))
 	s.count(d.scripts, p.scripts.Load())
+	if used := p.windows.Load(); used != nil {
+		s.gauge(d.windows, float64((*used)()))
+	}
 	if list := p.rules.Load(); list != nil {
 		for _, v := range *list {
 			s.gauge(d.rules, float64(v.Rules), pair("rank", v.Rank), pair("service", label(v.Service)))

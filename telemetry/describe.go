@@ -19,6 +19,7 @@ type descriptions struct {
 	spared, panics, away, notices, returns          *prometheus.Desc
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
+	windows                                         *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
 	protected, doubted, keptFailures, gate          *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
@@ -99,6 +100,7 @@ func (d *descriptions) process() {
 	d.revision = d.add("config_revision_hash", "Low 48 bits of the hash of the configuration in force.")
 	d.rules = d.add("rules", "Rules between callers and endpoints, by the rank of their source.", "rank", "service")
 	d.scripts = d.add("script_failures_total", "Runs of script rules that failed.")
+	d.windows = d.add("window_memory_bytes", "Octets that HTTP/2 peers were promised beyond their first windows.")
 	d.updates = d.add("discovery_updates_total", "Changes that a discovery source delivered.", "source")
 	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "source")
 	d.age = d.add("discovery_age_seconds", "Time since a discovery source was last heard.", "source")

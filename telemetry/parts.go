@@ -200,6 +200,7 @@ type parts struct {
 	revision   atomic.Uint64
 	scripts    atomic.Uint64
 	scriptTold atomic.Int64 // Unix nanoseconds of the last event
+	windows    atomic.Pointer[func() int64]
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
 }
@@ -296,6 +297,9 @@ func (r *Recorder) ScriptFailed(err error) {
 		r.events.Add(Event{Kind: EventScript, To: "failed", Detail: err.Error()})
 	}
 }
+
+// WindowMemory has the page of metrics tell what used returns: octets that HTTP/2 peers were promised beyond their first windows.
+func (r *Recorder) WindowMemory(used func() int64) { r.parts.windows.Store(&used) }
 
 // RuleCount says how many rules a service has, and how high their source ranks.
 type RuleCount struct {

@@ -278,3 +278,108 @@ services:
 	}
 	t.Error("40 MB of answers are kept for a client that takes none")
 }
+
+// far is an origin at the other end of a long link: it answers the PINGs that measure it late. It sends without end on each
+// stream, as far as it may.
+type far struct {
+	sent atomic.Int64
+	ends atomic.Bool // streams end with what may be sent
+}
+
+func (f *far) serve(p *peer) {
+	p.deaf = true
+	conn, streams := int64(65535), map[uint32]int64{}
+	for {
+		e, err := p.frame()
+		if err != nil {
+			return
+		}
+		switch {
+		case e.kind == http2.FramePing && !e.ack:
+			time.AfterFunc(20*time.Millisecond, func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				_ = p.out.WritePing(true, [8]byte{'s', 'i', 'd', 'e', 'c', 'a', 'r', '?'})
+			})
+		case e.kind == http2.FrameHeaders:
+			p.headers(e.id, false, ":status", "200")
+			streams[e.id] = 64 << 10
+		case e.kind == http2.FrameRSTStream:
+			delete(streams, e.id)
+		case e.kind == http2.FrameWindowUpdate && e.id == 0:
+			conn += int64(e.n)
+		case e.kind == http2.FrameWindowUpdate:
+			streams[e.id] += int64(e.n)
+		}
+		for id, n := range streams {
+			for n > 0 && conn > 0 {
+				m := min(n, conn, 16384)
+				end := f.ends.Load()
+				p.data(id, end, make([]byte, m))
+				f.sent.Add(m)
+				conn, n = conn-m, n-m
+				if streams[id] = n; end {
+					delete(streams, id)
+					break
+				}
+			}
+		}
+	}
+}
+
+// TestWindowsGrow: on a long link the window of a stream that is taken as it comes grows, within the budget of the process,
+// which gets all back. When its client stops reading, the origin is stopped after the window that it has by then.
+func TestWindowsGrow(t *testing.T) {
+	for _, budget := range []int64{0, 300 << 10, 4 << 20} {
+		t.Run(fmt.Sprint(budget), func(t *testing.T) {
+			var f far
+			origin := serve2(t, nil, f.serve)
+			memory := h2.NewWindowMemory(budget)
+			r := newRig(t, setup{config: plain2, origins: []string{origin}, limits: func(l *h2.Limits) { l.Windows = memory }})
+			c := r.dial2(window(1 << 20))
+			c.credit(0, 1<<30)
+			c.headers(1, true, get...)
+			var got atomic.Int64
+			over := make(chan struct{})
+			taking := atomic.Bool{}
+			taking.Store(true)
+			go func() {
+				defer close(over)
+				for {
+					c.greedy = !taking.Load()
+					e, err := c.next()
+					if err != nil || e.kind == http2.FrameRSTStream {
+						return
+					}
+					got.Add(int64(len(e.data)))
+				}
+			}()
+			if !eventually(func() bool { return got.Load() > 4<<20 && memory.Used() >= min(budget, 1<<20) }) {
+				t.Errorf("%d octets came, and %d are promised of %d", got.Load(), memory.Used(), budget)
+			}
+			taking.Store(false)
+			before := int64(0)
+			if !eventually(func() bool {
+				<-time.After(100 * time.Millisecond)
+				now := f.sent.Load() + got.Load()
+				still := now == before
+				before = now
+				return still
+			}) {
+				t.Error("the origin is not stopped")
+			}
+			// What waits: our window, and a buffer on the way out.
+			if held := f.sent.Load() - got.Load(); held > 64<<10+budget+128<<10 || memory.Used() > budget {
+				t.Errorf("%d octets are held, %d promised of %d", held, memory.Used(), budget)
+			}
+			f.ends.Store(true)
+			c.reset(1, http2.ErrCodeCancel)
+			if !eventually(func() bool { return memory.Used() == 0 }) {
+				t.Errorf("%d are not given back", memory.Used())
+			}
+			r.settled()
+			_ = c.nc.Close()
+			<-over
+		})
+	}
+}

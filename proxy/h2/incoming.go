@@ -217,7 +217,7 @@ func (s *session) onReset(f *frame) error {
 
 func (s *session) onPing(f *frame) error {
 	if f.has(flagAck) {
-		return s.pong()
+		return s.pong(f.payload)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +329,7 @@ func (s *session) onData(f *frame) error {
 	}
 	// Credit for the connection is given on receipt: what a stream holds is bounded by its own window, and one that nobody
 	// reads must not stop the others.
-	if s.recvOwed += n; s.recvOwed >= connWindow/2 {
+	if s.recvOwed += n; s.recvOwed >= s.connWin/2 {
 		s.roomLocked()
 		s.out = appendWindow(s.out, 0, uint32(s.recvOwed))
 		s.recvWin += s.recvOwed

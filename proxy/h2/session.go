@@ -19,17 +19,18 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 )
 
-// Limits bounds connections and what they carry. All fields must be set.
+// Limits bounds connections and what they carry. All fields but Windows must be set.
 type Limits struct {
 	HeaderBytes int // of one head, as SETTINGS_MAX_HEADER_LIST_SIZE counts
 	HeaderCount int
 	IdleTimeout time.Duration // of a connection without streams
+	Windows     *WindowMemory // what windows may grow by; nil: they do not
 }
 
 const (
-	maxStreams       = 100 // that a peer may have open
-	streamWindow     = 64 << 10
-	connWindow       = 1 << 20
+	maxStreams       = 100      // that a peer may have open
+	streamWindow     = 64 << 10 // at first
+	connWindow       = 1 << 20  // at first
 	roomy            = 64 << 10 // bytes to be sent, from which on DATA waits
 	maxContinuations = 8        // frames of one header block
 	maxBlock         = 4        // times HeaderBytes: of one encoded and decoded block, before the connection ends
@@ -75,8 +76,10 @@ type session struct {
 	enc        *encoder
 	streams    map[uint32]*stream
 	sendWin    int64 // of the connection
+	connWin    int64 // that the peer has: what it may send, and what was not credited
 	recvWin    int64 // what the peer may still send
 	recvOwed   int64 // received and not credited
+	pace       pace
 	blocked    []*stream
 	peer       peerSettings
 	highest    uint32 // of the streams that the peer opened
@@ -172,7 +175,7 @@ type owner interface {
 func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte) *session {
 	s := &session{
 		nc: nc, client: client, lim: lim, owner: o, in: newFrames(nc, first), streams: make(map[uint32]*stream),
-		sendWin: defaultWindow, recvWin: connWindow, enc: newEncoder(), nextID: 1, done: make(chan struct{}),
+		sendWin: defaultWindow, connWin: connWindow, recvWin: connWindow, pace: pace{window: streamWindow}, enc: newEncoder(), nextID: 1, done: make(chan struct{}),
 		peer: peerSettings{window: defaultWindow, frame: maxFrame, streams: 1 << 31, list: 1 << 31},
 	}
 	s.dec = newDecoder(maxBlock*lim.HeaderBytes, s.field)
@@ -345,10 +348,14 @@ func (s *session) waiting(now time.Time) error {
 	return s.owner.tick(s, now)
 }
 
-// pong is the answer to a PING of ours: of keep-alive, or of the first step of leaving.
-func (s *session) pong() error {
+// pong is the answer to a PING of ours: of a measurement, of keep-alive, or of the first step of leaving.
+func (s *session) pong(data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if [8]byte(data) == pingMeasure {
+		s.measuredLocked()
+		return nil
+	}
 	if s.pinged.IsZero() {
 		return nil
 	}
@@ -364,7 +371,7 @@ func (s *session) pingLocked(now time.Time) {
 	s.asked.Store(true)
 	s.pinged, s.lastPing = now, now
 	s.roomLocked()
-	s.out = appendPing(s.out, false, []byte("sidecar!"))
+	s.out = appendPing(s.out, false, pingAlive[:])
 	s.kickLocked()
 }
 

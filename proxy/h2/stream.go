@@ -58,6 +58,7 @@ type stream struct {
 	rx      chunks  // received and not taken
 	rxEnd   bool    // END_STREAM came
 	left    int64   // of the body by content-length; -1: unknown
+	window  int64   // that the peer has: what it may send, and what came and was not taken
 	recvWin int64   // what the peer may send
 	owed    int64   // taken and not credited
 	queue   []*head // client: heads that were not read yet
@@ -93,13 +94,14 @@ func newStream() *stream {
 func getStreamLocked(s *session, id uint32) *stream {
 	st := streams.Get().(*stream)
 	st.s, st.id = s, id
-	st.left, st.recvWin, st.sendWin, st.lastAt = -1, streamWindow, s.peer.window, -1
+	st.left, st.window, st.recvWin, st.sendWin, st.lastAt = -1, streamWindow, streamWindow, s.peer.window, -1
 	return st
 }
 
 // release gives the stream back. It must not be in the session's map any more.
 func (st *stream) release() {
 	st.rx.release()
+	st.s.lim.Windows.give(st.window - streamWindow)
 	for _, h := range st.queue {
 		h.release()
 	}
@@ -276,20 +278,6 @@ func (st *stream) next(until time.Time) ([]byte, error) {
 			return nil, netio.ErrTimeout
 		}
 	}
-}
-
-// creditLocked lets the peer send as much again as was taken, once it is worth a frame.
-func (st *stream) creditLocked(n int64) {
-	st.owed += n
-	if st.owed < streamWindow/4 || st.rxEnd || st.err != nil || st.sentReset {
-		return
-	}
-	s := st.s
-	s.roomLocked()
-	s.out = appendWindow(s.out, st.id, uint32(st.owed))
-	st.recvWin += st.owed
-	st.owed = 0
-	s.kickLocked()
 }
 
 // minRate is how many octets a second must leave while a body waits for its peer. One octet now and then is no progress:
