@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -231,7 +232,7 @@ func (f *figure) text(v float64) string {
 	case f.name == "success":
 		return percent(v)
 	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
+	return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64)
 }
 
 func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + "%" }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,21 +103,6 @@ type Change struct {
 	configs map[string]*config.Config // by variant
 }
 
-// Statement is what the registry says about a service, be it true or not.
-type Statement struct {
-	Class string `yaml:"class"`
-	Lose  Share  `yaml:"lose"` // this part of the class is missing
-	Nodes int    `yaml:"nodes"`
-}
-
-func (s *Statement) list(all []*node) []*node {
-	if s == nil || s.Lose == 0 && s.Nodes == 0 {
-		return all
-	}
-	gone := chosen(all, s.Class, s.Nodes, float64(s.Lose))
-	return slices.DeleteFunc(slices.Clone(all), func(n *node) bool { return slices.Contains(gone, n) })
-}
-
 // Variant is one set of policies.
 type Variant struct {
 	Name   string
@@ -199,7 +183,7 @@ func Load(name string, data []byte) (*Scenario, error) {
 		Sidecars: f.Sidecars, Traffic: f.Traffic, Faults: f.Faults, Changes: f.Changes, World: map[string]*World{}, step: f.Step,
 	}
 	if s.step <= 0 {
-		s.step = max(100*time.Millisecond, s.Duration/60)
+		s.step = max(100*time.Millisecond, (s.Duration+59)/60)
 	}
 	d.world(s, &f.World)
 	d.variants(s, data, &f)

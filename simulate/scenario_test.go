@@ -42,6 +42,15 @@ func play(t *testing.T, s *simulate.Scenario) *simulate.Result {
 	return r
 }
 
+// calls is how many calls a scenario makes, all variants together.
+func calls(s *simulate.Scenario) float64 {
+	n := 0.0
+	for _, t := range s.Traffic {
+		n += float64(t.Rate) * s.Duration.Seconds() * float64(s.Sidecars*len(s.Variants))
+	}
+	return n
+}
+
 // TestScenarios: each scenario that ships says what it must show, and shows it; its page is whole.
 func TestScenarios(t *testing.T) {
 	for _, name := range scenarios(t) {
@@ -50,6 +59,9 @@ func TestScenarios(t *testing.T) {
 			s := load(t, name)
 			if len(s.Story) == 0 || s.About == "" || len(s.Expect) == 0 {
 				t.Error("story, about and expect belong to a scenario that ships")
+			}
+			if calls(s) > patience {
+				t.Skip("large, and under the race detector")
 			}
 			r := play(t, s)
 			if !r.Met() {

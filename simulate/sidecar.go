@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/balance"
@@ -15,7 +16,7 @@ type sidecar struct {
 	id     int
 	seed   uint64
 	config *config.Config
-	lists  map[string][]*node // what the registry says, by service
+	lists  map[string]*listed // what it makes of the registry's lists, by service
 	sets   map[string]*config.EndpointSet
 	snap   *snapshot.Snapshot
 	probes bool // a look at the probes is planned
@@ -26,16 +27,12 @@ func (c *sidecar) apply(cfg *config.Config) error {
 	c.config = cfg
 	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
 	for _, name := range c.sim.scenario.services() {
-		list := c.lists[name]
-		if was := c.sets[name]; was != nil && sameNodes(was.List, list) {
+		use := c.lists[name].use
+		if was := c.sets[name]; was != nil && slices.Equal(was.List, use) {
 			mesh.Endpoints[name] = was
 			continue
 		}
-		set := &config.EndpointSet{Sources: []config.SourceState{{Name: "registry", Answered: true}}}
-		for _, n := range list {
-			set.List = append(set.List, n.spec)
-		}
-		mesh.Endpoints[name] = set
+		mesh.Endpoints[name] = &config.EndpointSet{List: use, Sources: []config.SourceState{{Name: "registry", Answered: true}}}
 	}
 	next, err := snapshot.Compile(mesh, c.snap, snapshot.Options{Seed: c.seed})
 	if err != nil {
@@ -46,18 +43,6 @@ func (c *sidecar) apply(cfg *config.Config) error {
 	c.snap = next
 	c.settle(was)
 	return nil
-}
-
-func sameNodes(was []*config.Endpoint, is []*node) bool {
-	if len(was) != len(is) {
-		return false
-	}
-	for i, n := range is {
-		if was[i] != n.spec {
-			return false
-		}
-	}
-	return true
 }
 
 // settle tells outlier detection how many endpoints there are, as the proxy does when a snapshot is in force.
@@ -105,14 +90,15 @@ func had(s *snapshot.Service, address string) bool {
 
 // hear takes in a change.
 func (c *sidecar) hear(ch *Change) error {
-	for name := range ch.Registry {
-		c.lists[name] = ch.Registry[name].list(c.sim.nodesOf(name))
-	}
-	cfg := c.config
 	if next := ch.configs[c.sim.variant.Name]; next != nil {
-		cfg = next
+		c.config = next
 	}
-	return c.apply(cfg)
+	for _, name := range c.sim.scenario.services() {
+		if s, ok := ch.Registry[name]; ok {
+			c.answer(name, s.list(c.sim.nodesOf(name)))
+		}
+	}
+	return c.apply(c.config)
 }
 
 // ejected keeps calls away from an endpoint, and plans its probes.

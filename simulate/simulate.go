@@ -53,9 +53,10 @@ func newSimulation(s *Scenario, v *Variant) (*simulation, error) {
 	sim.record = newRecorder(s)
 	sim.buildNodes()
 	for i := range s.Sidecars {
-		c := &sidecar{sim: sim, id: i, seed: sim.dice.next(), lists: map[string][]*node{}}
+		c := &sidecar{sim: sim, id: i, seed: sim.dice.next(), lists: map[string]*listed{}, config: v.config}
 		for _, name := range s.services() {
-			c.lists[name] = sim.nodesOf(name)
+			c.lists[name] = &listed{}
+			c.answer(name, (*Statement)(nil).list(sim.nodesOf(name)))
 		}
 		if err := c.apply(v.config); err != nil {
 			return nil, err

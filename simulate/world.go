@@ -16,6 +16,7 @@ type node struct {
 	class   *Class
 	index   int // among the nodes of its class
 	spec    *config.Endpoint
+	sick    *config.Endpoint // the same, when the registry says that its health check fails
 	dice    dice
 
 	busy   int
@@ -46,6 +47,9 @@ func (sim *simulation) buildNodes() {
 						Group: class.Group, Zone: class.Zone, Region: class.Region, Version: class.Version, Labels: class.Labels,
 					},
 				}
+				sick := *n.spec
+				sick.Health = config.HealthCritical
+				n.sick = &sick
 				sim.nodes = append(sim.nodes, n)
 				sim.byName[n.spec.Address] = n
 			}

@@ -16,7 +16,7 @@ var layers = map[string]string{
 	"route/rules":   "",
 	"snapshot":      "config route route/rules balance resilience",
 	"explain":       "snapshot route route/rules balance resilience config",
-	"simulate":      "snapshot route balance resilience config",
+	"simulate":      "snapshot route balance resilience config discovery/guard",
 	"script":        "route",
 	"telemetry":     "route balance resilience",
 
