@@ -52,6 +52,7 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 // bind gives what is new in a snapshot its pools and counters, and returns the services that changed.
 func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 	var changed []*snapshot.Service
+	var fresh []*snapshot.Endpoint // of groups that calls are switched to
 	now := time.Now()
 	for dir, d := range directories(next) {
 		for _, s := range d.List {
@@ -76,11 +77,15 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 					if joins {
 						e.Meter.Since.Store(now.UnixNano())
 					}
+					if switchedIn(s, was) {
+						fresh = append(fresh, e)
+					}
 				}
 				poolOf(e).Set(settings)
 			}
 		}
 	}
+	warm(fresh)
 	return changed
 }
 

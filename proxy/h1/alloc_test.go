@@ -66,6 +66,29 @@ services:
     endpoints: [ORIGIN]
     policy: {retry: 1, idempotent: true, backup: p90}
 `
+	rulesConfig = `
+node: {service: shop, address: 10.1.1.1}
+services:
+  orders:
+    endpoints: [ORIGIN]
+    rules:
+      - "=> host != 10.0.0.9"
+      - "method = get* => host = 127.0.0.0/8"
+      - "method = save* => host = 10.0.0.9"
+      - "host = 10.9.9.9 =>"
+    routes: [{name: getOrder, match: GET /orders/*}]
+groups: [{from: bj, to: sh}]
+grey:
+  v2: {match: {header: {X-Tenant: green}, segment: {"2": {mod: 20, in: [3]}}}, labels: {version: v2}}
+`
+	greyConfig = `
+services: {orders: {endpoints: [{address: ORIGIN, labels: {version: v2}}]}}
+grey: {v2: {match: {header: {X-Tenant: blue}}, labels: {version: v2}}}
+`
+	guardConfig = `
+inbound: [{service: orders, app: ORIGIN}]
+rules: {orders: ["host != 127.0.0.0/8 =>", "host = 10.20.153.10,10.20.153.11 =>", "method = drop* & host = 10.* =>"]}
+`
 	rewriteConfig = `
 services:
   orders:
@@ -110,6 +133,9 @@ func TestAllocations(t *testing.T) {
 		{name: "get, backup", config: callsConfig, request: plainRequest, answer: lengthAnswer, log: true},
 		{name: "post, backup", config: callsConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 		{name: "post", config: plainConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
+		{name: "get, rules", config: rulesConfig, request: plainRequest, answer: lengthAnswer, log: true},
+		{name: "get, grey", config: greyConfig, request: plainRequest, answer: lengthAnswer, log: true},
+		{name: "get, rules of the provider", config: guardConfig, request: plainRequest, answer: lengthAnswer, direction: telemetry.Inbound},
 		{name: "get, rewrite", config: rewriteConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "post, retries", config: routesConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 	} {
