@@ -7,7 +7,7 @@ TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 UNIT    := $(GO) list ./... | grep -v /e2e/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build docker test unit e2e race fuzz fuzz-long lint fmt bench profile demo cover soak schema clean
+.PHONY: help setup build docker test unit e2e interop race fuzz fuzz-long lint fmt bench profile demo cover soak schema clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ e2e: ## the real binary: HTTP conformance, gRPC, life cycle, reported bugs, stor
 	$(GO) test -p=1 -shuffle=on -count=1 -timeout=10m -v ./e2e/...
 	cd e2e/clients && $(GO) test -shuffle=on -count=1 -timeout=5m -v ./...
 	cd e2e/interop && $(GO) test -shuffle=on -count=1 -timeout=5m -v ./...
+
+interop: ## gRPC of Go, Python, Node, Java and Rust with each other through one sidecar and through two (builds the peers once)
+	@scripts/setup.sh interop
+	cd e2e/interop && SIDECAR_INTEROP=all $(GO) test -count=1 -timeout=20m -v ./...
 
 race: setup ## unit tests three times on 1, 2 and 4 threads under the race detector
 	$(GO) test -pgo=off -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a make target needs beyond Go: scripts/setup.sh test|bench. Debian, as root or with sudo. Says nothing
+# Installs what a make target needs beyond Go: scripts/setup.sh test|interop|bench. Debian, as root or with sudo. Says nothing
 # and changes nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -69,6 +69,26 @@ consul_need() {
 		cp $module/go.mod .cache/consul/go.mod
 }
 
+# peers_need builds the gRPC peers of Java and Rust into .cache/peers; what was downloaded and built before is used again.
+peers_need() {
+	local dir=.cache/peers java=e2e/interop/java rust=e2e/interop/rust
+	apt_need default-jdk-headless=javac maven=mvn || return
+	command -v cargo >/dev/null || {
+		echo "setup: please install Rust (cargo), 1.88 or newer" >&2
+		return 1
+	}
+	mkdir -p $dir
+	if [[ ! -e $dir/java/Peer.class ]] || ! cat $java/pom.xml $java/Peer.java | cmp -s - $dir/java.of; then
+		echo "setup: gRPC of Java into $dir"
+		rm -rf $dir/java
+		mvn -q -B -f $java/pom.xml dependency:copy-dependencies -DoutputDirectory="$PWD/$dir/java/lib" &&
+			javac -cp "$dir/java/lib/*" -d $dir/java $java/Peer.java &&
+			cat $java/pom.xml $java/Peer.java >$dir/java.of || return
+	fi
+	echo "setup: gRPC of Rust into $dir"
+	cargo build --quiet --release --locked --manifest-path $rust/Cargo.toml --target-dir $dir/rust
+}
+
 case ${1:-} in
 test)
 	apt_need gcc=gcc libc6-dev=/usr/include/stdlib.h python3=python3 curl=curl wrk=wrk nginx-light=nginx
@@ -79,6 +99,10 @@ test)
 	stacks_need
 	consul_need
 	;;
+interop)
+	stacks_need
+	peers_need
+	;;
 bench)
 	# A peer that cannot be had is reported as absent by the benchmark; the others still run.
 	apt_need nginx-light=nginx libnginx-mod-stream=/usr/lib/nginx/modules/ngx_stream_module.so \
@@ -87,7 +111,7 @@ bench)
 	envoy_need || echo "setup: no envoy" >&2
 	;;
 *)
-	echo "usage: $0 test|bench" >&2
+	echo "usage: $0 test|interop|bench" >&2
 	exit 2
 	;;
 esac

@@ -128,7 +128,7 @@ services:
     protocol: grpc
     hosts: [peer.test]
     endpoints: [%q]
-    policy: {outlier: none, breaker: none}
+    policy: {outlier: none, breaker: none, connect_timeout: 10s}
 `
 
 // through starts a sidecar in front of a server, or two: that of the caller and that of the server. It returns where a
@@ -136,7 +136,7 @@ services:
 func through(t *testing.T, sidecars int, server string) string {
 	t.Helper()
 	if sidecars == 2 {
-		server = sidecartest.Run(t, `inbound: [{service: peer, app: %q, protocol: grpc}]`, server).Inbound
+		server = sidecartest.Run(t, `inbound: [{service: peer, app: %q, protocol: grpc, policy: {connect_timeout: 10s}}]`, server).Inbound
 	}
 	return sidecartest.Run(t, outbound, server).Outbound
 }

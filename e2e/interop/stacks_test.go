@@ -3,6 +3,7 @@ package interop
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,15 @@ import (
 	"time"
 )
 
-// cache is where scripts/setup.sh puts the stacks of others.
-const cache = "../../.cache/interop"
+// scripts/setup.sh puts the stacks of others into cache, and those that have to be built into built: they take part when
+// all is asked for.
+const (
+	cache       = "../../.cache/interop"
+	built       = "../../.cache/peers"
+	allVariable = "SIDECAR_INTEROP"
+)
+
+func all() bool { return os.Getenv(allVariable) == "all" }
 
 // stack is how a peer of a stack is started; server or client and their arguments are added.
 type stack struct {
@@ -22,22 +30,30 @@ type stack struct {
 	env     []string
 }
 
+// stacks lists Python and Node, and with all of them Java and Rust.
 func stacks(t *testing.T) []stack {
 	t.Helper()
-	here, err := filepath.Abs(cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	python, modules := filepath.Join(here, "python/bin/python"), filepath.Join(here, "node/node_modules")
-	for _, path := range []string{python, modules} {
-		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("make setup: %v", err)
+	inside := func(dir, path string) string {
+		path, err := filepath.Abs(filepath.Join(dir, path))
+		if err == nil {
+			_, err = os.Stat(path)
 		}
+		if err != nil {
+			t.Fatalf("make setup, or make interop: %v", err)
+		}
+		return path
 	}
-	return []stack{
-		{"python", []string{python, "python/peer.py"}, []string{"PYTHONDONTWRITEBYTECODE=1"}},
-		{"node", []string{"node", "node/peer.js"}, []string{"NODE_PATH=" + modules}},
+	list := []stack{
+		{"python", []string{inside(cache, "python/bin/python"), "python/peer.py"}, []string{"PYTHONDONTWRITEBYTECODE=1"}},
+		{"node", []string{"node", "node/peer.js"}, []string{"NODE_PATH=" + inside(cache, "node/node_modules")}},
 	}
+	if all() {
+		classes := inside(built, "java")
+		list = append(list,
+			stack{"java", []string{"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + classes + "/lib/*", "Peer"}, nil},
+			stack{"rust", []string{inside(built, "rust/release/peer")}, nil})
+	}
+	return list
 }
 
 func (s stack) run(ctx context.Context, args ...string) *exec.Cmd {
@@ -70,24 +86,35 @@ func (s stack) serve(t *testing.T) string {
 	return "127.0.0.1:" + strings.TrimSpace(port)
 }
 
-// TestStacks lets each stack call each through two sidecars. The servers end their connections every second and punish
-// clients that send more PINGs than they want, as the clients do.
+// TestStacks lets each stack call each through two sidecars, and with all of them through one as well. The servers end their
+// connections every second and punish clients that send more PINGs than they want, as the clients do.
 func TestStacks(t *testing.T) {
+	ways := []int{2}
+	if all() {
+		ways = []int{1, 2}
+	}
 	list := stacks(t)
 	for _, server := range list {
 		for _, client := range list {
-			t.Run(client.name+" calls "+server.name, func(t *testing.T) {
-				t.Parallel()
-				address := through(t, 2, server.serve(t))
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
-				out, err := client.run(ctx, "client", address).CombinedOutput()
-				if err != nil {
-					t.Errorf("%v\n%s", err, out)
-				} else {
-					t.Logf("\n%s", out)
-				}
-			})
+			for _, sidecars := range ways {
+				t.Run(fmt.Sprint(client.name, " calls ", server.name, " through ", sidecars), func(t *testing.T) {
+					t.Parallel()
+					client.check(t, through(t, sidecars, server.serve(t)))
+				})
+			}
 		}
+	}
+}
+
+// check runs every check of a peer against an address.
+func (s stack) check(t *testing.T, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	out, err := s.run(ctx, append([]string{"client"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	} else {
+		t.Logf("\n%s", out)
 	}
 }
