@@ -24,6 +24,9 @@ type Process interface {
 	Reloads() Reloads
 	// Connections counts the connections of both sides.
 	Connections() Connections
+	// Apps says how our own apps answer their probes, and Registrations where our services stand in registries.
+	Apps() []App
+	Registrations() []Registration
 	// Drain begins to drain, if that has not begun, and says how far it is.
 	Drain() Drain
 	// Drained is closed when nothing is left to drain.
@@ -38,7 +41,7 @@ type Process interface {
 // Readiness is the answer of /ready.
 type Readiness struct {
 	Ready bool
-	// Reason is a short word for why not: starting, draining.
+	// Reason is a short word for why not: starting, draining, registration; app.
 	Reason string
 	// Detail is a sentence for a person.
 	Detail string
@@ -162,20 +165,6 @@ func (a *api) scrape() *table {
 // index lists what there is.
 func (a *api) index(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"paths": a.full().list()})
-}
-
-func (a *api) ready(w http.ResponseWriter, r *http.Request) {
-	v := a.process.Readiness()
-	if v.Ready {
-		answer(w, http.StatusOK, struct {
-			Ready bool `json:"ready"`
-		}{true})
-		return
-	}
-	w.Header().Set("Retry-After", "1")
-	refuse(w, r, problem{
-		Status: http.StatusServiceUnavailable, Title: "not ready", Detail: v.Detail, Reason: v.Reason, Waiting: v.Waiting,
-	})
 }
 
 func (a *api) live(w http.ResponseWriter, _ *http.Request) {

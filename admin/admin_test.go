@@ -32,15 +32,19 @@ type script struct {
 	reloads   Reloads
 	conns     Connections
 	state     Drain
+	apps      []App
+	regs      []Registration
 	drained   chan struct{}
 	asked     []string
 }
 
-func (p *script) Snapshot() *snapshot.Snapshot { return p.snap }
-func (p *script) Readiness() Readiness         { return p.readiness }
-func (p *script) Reloads() Reloads             { return p.reloads }
-func (p *script) Connections() Connections     { return p.conns }
-func (p *script) Drained() <-chan struct{}     { return p.drained }
+func (p *script) Snapshot() *snapshot.Snapshot  { return p.snap }
+func (p *script) Readiness() Readiness          { return p.readiness }
+func (p *script) Reloads() Reloads              { return p.reloads }
+func (p *script) Connections() Connections      { return p.conns }
+func (p *script) Apps() []App                   { return p.apps }
+func (p *script) Registrations() []Registration { return p.regs }
+func (p *script) Drained() <-chan struct{}      { return p.drained }
 
 func (p *script) Drain() Drain {
 	p.asked = append(p.asked, "drain")

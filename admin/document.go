@@ -187,6 +187,11 @@ func inboundDocument(in *config.Inbound) object {
 	putOpt(queue, "wait", in.Admit.QueueWait, config.Span)
 	putPart(admit, "queue", queue)
 	putPart(o, "admit", admit)
+	if h := in.Health; h != nil {
+		health := probeDocument(h.Probe)
+		health["unhealthy_after"], health["healthy_after"] = h.UnhealthyAfter, h.HealthyAfter
+		o["health"] = health
+	}
 	return o
 }
 
@@ -265,25 +270,27 @@ func outlierDocument(v *config.Outlier) object {
 	putOpt(o, "eject_for", v.EjectFor, config.Span)
 	putOpt(o, "eject_max", v.EjectMax, config.Span)
 	putOpt(o, "max_ejected", v.MaxEjected, same[float64])
-	putOpt(o, "probe", v.Probe, func(p config.Probe) object {
-		probe := object{"interval": config.Span(p.Interval), "timeout": config.Span(p.Timeout)}
-		switch {
-		case p.HTTP != "":
-			probe["http"] = p.HTTP
-		case p.GRPC && p.Service != "":
-			probe["grpc"] = p.Service
-		case p.GRPC:
-			probe["grpc"] = object{}
-		default:
-			probe["tcp"] = object{}
-		}
-		return probe
-	})
+	putOpt(o, "probe", v.Probe, probeDocument)
 	putOpt(o, "slow_node", v.SlowNode, func(s config.SlowNode) object {
 		return object{
 			"average_over": config.Span(s.AverageOver), "every": config.Span(s.Every), "points": s.Points, "exceed": s.Exceed,
 		}
 	})
+	return o
+}
+
+func probeDocument(p config.Probe) object {
+	o := object{"interval": config.Span(p.Interval), "timeout": config.Span(p.Timeout)}
+	switch {
+	case p.HTTP != "":
+		o["http"] = p.HTTP
+	case p.GRPC && p.Service != "":
+		o["grpc"] = p.Service
+	case p.GRPC:
+		o["grpc"] = object{}
+	default:
+		o["tcp"] = object{}
+	}
 	return o
 }
 

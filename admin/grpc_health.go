@@ -81,6 +81,11 @@ func (a *api) servingState(name string) byte {
 		if _, ok := s.Inbound.Get(name); !ok {
 			return serviceUnknown
 		}
+		for _, app := range a.process.Apps() {
+			if app.Service == name && app.State == "ill" {
+				return notServing
+			}
+		}
 	}
 	if a.process.Readiness().Ready {
 		return serving

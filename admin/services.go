@@ -23,6 +23,10 @@ type Service struct {
 	Usable    int      `json:"endpoints_usable"`
 	Breaker   string   `json:"breaker"`
 	Traffic   Traffic  `json:"traffic"`
+
+	// Of an inbound service: how its app is doing, where somebody asks it, and where it is registered.
+	App           *App           `json:"app,omitempty"`
+	Registrations []Registration `json:"registrations,omitempty"`
 }
 
 // Traffic is what went through a service or route since it is known.
@@ -126,6 +130,9 @@ func (t *traffic) service(dir telemetry.Direction, s *snapshot.Service) Service 
 		if e.Meter.State.Load() == 0 {
 			v.Usable++
 		}
+	}
+	if s.Inbound {
+		t.a.own(&v)
 	}
 	q := t.a.recorder.Latency(dir, s.Name)
 	rate := float64(q.Count) / t.a.window(t.now).Seconds()

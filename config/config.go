@@ -368,6 +368,7 @@ type Inbound struct {
 	GRPCWeb  GRPCWeb
 	Policy   Policy
 	Admit    Admit
+	Health   *AppHealth // nil: nobody asks the app
 	Routes   []*Route
 	From     Origin
 }

@@ -151,8 +151,8 @@ func inboundValue(policy value[Policy], route value[Route]) value[Inbound] {
 		in("policy", "what holds for calls to our app", func(i *Inbound) *Policy { return &i.Policy }, policy),
 		in("admit", "bounds of what reaches our app", func(i *Inbound) *Admit { return &i.Admit }, admitValue()),
 		in("routes", "ordered, the first match wins", func(i *Inbound) *[]*Route { return &i.Routes }, list(pointer(route))),
+		ref("health", "how our app is asked whether it is well", func(i *Inbound) **AppHealth { return &i.Health }, appHealthValue()),
 		soon[Inbound]("register"),
-		soon[Inbound]("health"),
 	)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Inbound) bool {

@@ -257,32 +257,39 @@ func slowNodeValue() value[SlowNode] {
 }
 
 func probeValue() value[Probe] {
-	tcp := object[Probe]()
-	v := object(
-		field[Probe]{name: "tcp", doc: "open a connection", schema: tcp.schema, read: tcp.read},
-		in("http", "GET this path, expect 2xx or 3xx", func(p *Probe) *string { return &p.HTTP }, requestPath()),
-		field[Probe]{name: "grpc", doc: "ask the health service of gRPC; the name of a service of it, or {} for all", schema: schema{"type": []any{"string", "object"}}, read: readGRPCProbe},
+	v := object(append(probeWays(),
 		in("interval", "between two tries (10s)", func(p *Probe) *time.Duration { return &p.Interval }, duration(10*time.Millisecond, longest)),
 		in("timeout", "of one try (1s)", func(p *Probe) *time.Duration { return &p.Timeout }, duration(time.Millisecond, longest)),
-	)
+	)...)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Probe) bool {
 		*out = defaultProbe()
-		if !read(d, n, out) {
-			return false
-		}
-		given := 0
-		for _, way := range []string{"tcp", "http", "grpc"} {
-			if has(n, way) {
-				given++
-			}
-		}
-		if given > 1 {
-			return d.fail(n, "only one of tcp, http, grpc is expected")
-		}
-		return true
+		return read(d, n, out) && oneWay(d, n)
 	}
 	return v
+}
+
+// probeWays are the ways to ask somebody whether he is well; oneWay sees to it that one is given at most.
+func probeWays() []field[Probe] {
+	tcp := object[Probe]()
+	return []field[Probe]{
+		{name: "tcp", doc: "open a connection", schema: tcp.schema, read: tcp.read},
+		in("http", "GET this path, expect 2xx or 3xx", func(p *Probe) *string { return &p.HTTP }, requestPath()),
+		{name: "grpc", doc: "ask the health service of gRPC; the name of a service of it, or {} for all", schema: schema{"type": []any{"string", "object"}}, read: readGRPCProbe},
+	}
+}
+
+func oneWay(d *decoder, n *yaml.Node) bool {
+	given := 0
+	for _, way := range []string{"tcp", "http", "grpc"} {
+		if has(n, way) {
+			given++
+		}
+	}
+	if given > 1 {
+		return d.fail(n, "only one of tcp, http, grpc is expected")
+	}
+	return true
 }
 
 // readGRPCProbe reads the name of a service, or {}.

@@ -38,6 +38,17 @@ func ref[T, F any](name, doc string, at func(*T) **F, v value[F]) field[T] {
 	return in(name, doc, at, pointer(v))
 }
 
+// within makes fields of a part of T fields of T.
+func within[T, F any](at func(*T) *F, fields []field[F]) []field[T] {
+	out := make([]field[T], len(fields))
+	for i, f := range fields {
+		out[i] = field[T]{name: f.name, doc: f.doc, schema: f.schema, required: f.required, read: func(d *decoder, n *yaml.Node, t *T) bool {
+			return f.read(d, n, at(t))
+		}}
+	}
+	return out
+}
+
 // soon is a key that the language has and this version does not: it is refused by name.
 func soon[T any](name string) field[T] { return field[T]{name: name} }
 

@@ -45,6 +45,7 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 		p.countRules(mesh.Config)
 		p.tellSwitches(prev, next)
 		p.swapListeners(mesh.Config, fresh)
+		p.watchApps(mesh.Config)
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ type Options struct {
 	Leaving func(service, endpoint string)
 	// Failing is told of an endpoint that outlier detection takes out, or should, each time; nil: nobody is. It must not block.
 	Failing func(service, endpoint string)
+	// App is told when the app behind an inbound service becomes well or ill, for the first time too. It must not block; nil:
+	// nobody is told.
+	App func(service string, well bool, why string)
 }
 
 // Proxy is the data plane of one process.
@@ -55,6 +58,8 @@ type Proxy struct {
 	sick   map[sickKey]struct{} // services with ejected endpoints; guarded by sickMu
 	wake   chan struct{}        // tells Run that there is more to do
 
+	apps apps
+
 	noticeMu sync.Mutex
 	notices  map[*resilience.EndpointHealth]notice // endpoints that said they leave; guarded by noticeMu
 }
@@ -75,6 +80,7 @@ func New(o Options) (*Proxy, error) {
 	return &Proxy{
 		o: o, watcher: w, windows: windows, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
 		sick: map[sickKey]struct{}{}, wake: make(chan struct{}, 1), notices: map[*resilience.EndpointHealth]notice{},
+		apps: apps{running: map[string]*appProbe{}},
 	}, nil
 }
 
@@ -82,10 +88,12 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Snapshot() *snapshot.Snapshot { return p.store.Load() }
 
 // Run does what has to be done beside the exchanges until ctx ends: probes of ejected endpoints, the return of those that
-// did not leave after all, and closing what was idle for too long.
+// did not leave after all, asking our own apps, and closing what was idle for too long.
 func (p *Proxy) Run(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
+	defer p.stopApps()
+	p.runApps(ctx)
 	sweep := time.NewTicker(upstream.SweepEvery)
 	defer sweep.Stop()
 	probe := time.NewTimer(time.Hour)

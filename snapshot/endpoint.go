@@ -35,6 +35,15 @@ func (e *Endpoint) Stays(now time.Time) {
 	}
 }
 
+// Probed says whether the endpoint answers active probes; slow start begins at now when it does again.
+func (e *Endpoint) Probed(now time.Time, well bool) {
+	if !well {
+		e.Meter.State.Or(balance.StateProbe)
+	} else if e.Meter.State.And(^balance.StateProbe)&balance.StateProbe != 0 {
+		e.Meter.Since.Store(now.UnixNano())
+	}
+}
+
 // Usable returns how many endpoints of the service are usable.
 func (s *Service) Usable() int {
 	n := 0

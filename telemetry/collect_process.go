@@ -9,6 +9,7 @@ import (
 // process shows what belongs to no service.
 func (s *scrape) process(r *Recorder, now time.Time) {
 	d, p := s.d, &r.parts
+	s.ours(&r.own)
 	s.listeners(p)
 	s.sources(p, now)
 	s.protections(&p.protections)

@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // descriptions are all metrics of ours. Labels are in the order of their names.
 type descriptions struct {
 	all []*prometheus.Desc
+	own ownDescriptions
 
 	requests, inFlight, attempts, retries, replays  *prometheus.Desc
 	backups, backupsWon                             *prometheus.Desc
@@ -35,6 +36,7 @@ func (d *descriptions) add(name, help string, labels ...string) *prometheus.Desc
 
 func newDescriptions() *descriptions {
 	d := new(descriptions)
+	d.ours()
 	d.exchanges()
 	d.upstream()
 	d.process()

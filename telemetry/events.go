@@ -25,6 +25,7 @@ const (
 	EventZombie     = "zombie"     // an endpoint is listed as well and cannot be reached: To "unreachable" or "ok"
 	EventShed       = "shed"       // overload: requests From a priority downwards are refused, or To "none"
 	EventEndpoints  = "endpoints"  // endpoints came and went
+	EventApp        = "app"        // our app To "well" or "ill"
 	EventDrain      = "drain"      // To "draining" or "drained"
 	EventReload     = "reload"     // a configuration: To "ok" or "failed"
 	EventScript     = "script"     // a script rule: To "failed"
@@ -170,7 +171,7 @@ func (e *Event) Alarming() bool {
 		return e.To != "none"
 	}
 	switch e.To {
-	case "open", "failed", "failing", "holding":
+	case "open", "failed", "failing", "holding", "ill":
 		return true
 	}
 	return false

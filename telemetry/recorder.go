@@ -44,6 +44,8 @@ type Recorder struct {
 	none   [2]*Series
 	prom   *prometheus.Registry
 
+	own own
+
 	registry registry
 	events   Events
 	log      accessLog

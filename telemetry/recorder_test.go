@@ -58,6 +58,9 @@ func everything(r *Recorder) {
 	db.Begin()
 	r.Record(&Outcome{Series: db, Protocol: "tcp", Start: day(), Total: time.Minute, BytesIn: 10, BytesOut: 2000, Attempts: 1})
 
+	r.AppProbed("shop", true)
+	r.AppProbed("shop", false)
+	r.AppChanged("shop", false, "connection refused")
 	up := r.UpstreamConn("catalog")
 	up.Opened(300 * time.Microsecond)
 	up.Opened(300 * time.Microsecond)

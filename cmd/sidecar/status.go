@@ -102,6 +102,7 @@ func (v *status) text() string {
 	_ = w.Flush() // a builder takes everything
 	v.listeners(&b)
 	v.services(&b)
+	v.own(&b)
 	return b.String()
 }
 
