@@ -282,7 +282,7 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 		m.o.Observer.Failed(f.name, "", r.Err)
 		changed := false
 		for _, name := range f.wanted {
-			changed = m.failed(f, name, r.Err) || changed
+			changed = m.failed(ctx, f, name, r.Err) || changed
 		}
 		return changed
 	}
@@ -292,7 +292,7 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 	}
 	if r.Err != nil {
 		m.o.Observer.Failed(f.name, r.Service, r.Err)
-		return m.failed(f, r.Service, r.Err)
+		return m.failed(ctx, f, r.Service, r.Err)
 	}
 	k := f.sets[r.Service]
 	if k == nil {
@@ -317,7 +317,7 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 }
 
 // failed notes that an attempt went wrong; only the first failure in a row changes what is shown.
-func (m *Merger) failed(f *feed, name string, err error) bool {
+func (m *Merger) failed(ctx context.Context, f *feed, name string, err error) bool {
 	k := f.sets[name]
 	if k == nil {
 		k = &known{}
@@ -333,7 +333,10 @@ func (m *Merger) failed(f *feed, name string, err error) bool {
 		return true
 	}
 	k.stale, k.since, k.err = true, time.Now(), err.Error()
-	m.touchUsers(ask{feed: f.key, name: name})
+	k.guard.Failed()
+	a := ask{feed: f.key, name: name}
+	m.touchUsers(a)
+	m.decide(ctx, k.since, a)
 	return true
 }
 

@@ -56,7 +56,7 @@ func (g *Guard) weigh(now time.Time, r *Rules, d *Decision) {
 		d.Known = max(d.Listed, min(g.peak.most(now, r.Memory), living))
 	}
 	short := d.Listed == 0 && d.Known > 0 || !r.Meant && float64(d.Listed) < r.Below*float64(d.Known)
-	if g.mode != HalfDead && !g.begins(now, r, short, d) {
+	if g.mode != HalfDead && !g.begins(now, r, short, max(living, g.peak.most(now, r.Memory)), d) {
 		return
 	}
 	g.goesOn(now, r, short, d)
@@ -64,8 +64,8 @@ func (g *Guard) weigh(now time.Time, r *Rules, d *Decision) {
 
 // begins reports whether half-dead protection begins. Of few an empty list may well be true: it is doubted for a while, and
 // one that is not empty not at all.
-func (g *Guard) begins(now time.Time, r *Rules, short bool, d *Decision) bool {
-	few := g.peak.most(now, r.Memory) < r.MinKnown
+func (g *Guard) begins(now time.Time, r *Rules, short bool, known int, d *Decision) bool {
+	few := known < r.MinKnown
 	if !short || few && (d.Listed > 0 || r.Meant) {
 		return false
 	}
@@ -73,10 +73,12 @@ func (g *Guard) begins(now time.Time, r *Rules, short bool, d *Decision) bool {
 	return true
 }
 
-// goesOn says until when half-dead protection goes on, and ends it (S-48).
+// goesOn says until when half-dead protection goes on, and ends it (S-48): never while the registry is not heard.
 func (g *Guard) goesOn(now time.Time, r *Rules, short bool, d *Decision) {
 	d.Mode = HalfDead
 	switch {
+	case g.silent:
+		return
 	case short && g.brief:
 		d.Until = g.below.Add(r.Hold)
 	case short:

@@ -118,6 +118,7 @@ type Guard struct {
 	entries  []*entry // by address
 	peak     peak
 	answered bool
+	silent   bool // the registry fails to answer since
 	restored time.Time
 	mode     Mode
 	since    time.Time
@@ -194,6 +195,9 @@ func (g *Guard) Restore(now time.Time, list []*config.Endpoint) {
 
 // Answer takes in a full list of the registry, sorted by address, each once.
 func (g *Guard) Answer(now time.Time, list []*config.Endpoint) {
+	if g.silent { // what it said before is confirmed only from now on
+		g.silent, g.below, g.above = false, now, time.Time{}
+	}
 	g.answered = true
 	merged := make([]*entry, 0, max(len(list), len(g.entries)))
 	i := 0
@@ -259,6 +263,9 @@ func (e *entry) unlist(now time.Time) *entry {
 
 // noticeHolds is how long an endpoint's word that it goes is proof of intent.
 const noticeHolds = 10 * time.Minute
+
+// Failed tells that the registry could not be heard: its last list is not confirmed by that time goes by.
+func (g *Guard) Failed() { g.silent = true }
 
 // Left tells that an endpoint said itself that it will go (S-229): when it leaves the list it is not missed. Who gets no
 // calls meanwhile is for the data plane to know.

@@ -106,6 +106,8 @@ func event(t *testing.T, g *Guard, now time.Time, what string, args []string) {
 		}
 	case "suspect":
 		g.Suspect(now, args[0])
+	case "failed":
+		g.Failed()
 	case "left":
 		g.Left(now, args[0])
 	case "wait":
