@@ -80,6 +80,9 @@ func (m *Merger) known(a ask) *known {
 
 // known returns a list with the pointers of endpoints that are remembered and did not change.
 func (k *known) known(list []*config.Endpoint) []*config.Endpoint {
+	if !k.guard.Remembers() {
+		return list // those that are listed still have theirs
+	}
 	for i, e := range list {
 		if old := k.guard.Endpoint(e.Address); old != nil && old != e && sameEndpoint(old, e) {
 			list[i] = old

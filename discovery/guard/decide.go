@@ -215,6 +215,7 @@ func (g *Guard) forget(now time.Time, r *Rules, listed int) {
 		unlisted++
 		return false
 	})
+	g.unlisted = unlisted
 	most := max(leastRemembered, 2*g.peak.most(now, r.Memory))
 	if unlisted <= most {
 		return
@@ -226,6 +227,7 @@ func (g *Guard) forget(now time.Time, r *Rules, listed int) {
 		}
 	}
 	slices.SortFunc(ages, time.Time.Compare)
+	g.unlisted = most
 	eldest := ages[unlisted-most-1]
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return !e.listed && !e.seen.After(eldest) })
 }

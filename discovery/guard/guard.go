@@ -118,6 +118,7 @@ type Guard struct {
 	entries  []*entry // by address
 	peak     peak
 	answered bool
+	unlisted int  // entries off the list
 	silent   bool // the registry fails to answer since
 	restored time.Time
 	mode     Mode
@@ -164,6 +165,9 @@ func (e *entry) failing(now time.Time, r *Rules) bool {
 	return !r.Consumer && e.passed && !e.failed.IsZero() && !e.goes() && (e.listed || now.Sub(e.seen) <= r.Memory)
 }
 
+// Remembers reports whether anything is remembered that is not listed.
+func (g *Guard) Remembers() bool { return g.unlisted > 0 }
+
 // Endpoint returns what is remembered of an address, nil if nothing is.
 func (g *Guard) Endpoint(address string) *config.Endpoint {
 	if e := g.find(address); e != nil {
@@ -186,7 +190,7 @@ func (g *Guard) Restore(now time.Time, list []*config.Endpoint) {
 	if g.answered || len(g.entries) > 0 {
 		return
 	}
-	g.restored = now
+	g.restored, g.unlisted = now, len(list)
 	for _, ep := range list {
 		g.entries = append(g.entries, &entry{endpoint: ep, seen: now, since: now, passed: true, why: FromDisk, check: check{due: now}})
 	}
