@@ -176,3 +176,20 @@ rules:
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestNearGroup: with `prefer: group` the endpoints of our own group come first (S-110).
+func TestNearGroup(t *testing.T) {
+	s := meshtest.Compile(t, `node: {service: shop, group: core}
+services:
+  a:
+    endpoints: [{address: 10.0.0.1:80, group: core}, {address: 10.0.0.2:80, group: rest}, 10.0.0.3:80]
+    policy: {locality: {prefer: group, spill_below: 70%}}
+`)
+	a, _ := s.Outbound.Get("a")
+	set := a.Rest.Targets[0].Set
+	for i, near := range []bool{true, false, false} {
+		if set.Endpoint(i).Near != near {
+			t.Errorf("%s is near: %v, want %v", a.Endpoints[i].Address, !near, near)
+		}
+	}
+}

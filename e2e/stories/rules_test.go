@@ -1,6 +1,7 @@
 package stories
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
@@ -84,6 +87,9 @@ func TestBanned(t *testing.T) {
 		conn := sidecartest.NewConn(c)
 		t.Cleanup(func() { _ = c.Close() })
 		return conn.Ask(t, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n").Status()
+	}
+	if n := p.Metric(t, "sidecar_rules", `service="shop"`, `rank="file"`); n != 1 {
+		t.Errorf("the pod's local rules are not flagged: %v", n)
 	}
 	if status := ask("127.77.7.7"); status != 403 {
 		t.Errorf("the banned caller, directly: %d", status)
@@ -204,5 +210,108 @@ func TestGreyChain(t *testing.T) {
 		if got := ask(23); got != "cart stock" {
 			t.Errorf("after the rollback: %q", got)
 		}
+	}
+}
+
+// TestRulesOfRPC: of a gRPC call the method is the last part of its path. A method that is forbidden is PERMISSION_DENIED,
+// and a TCP connection that is, a reset (S-115, S-117).
+func TestRulesOfRPC(t *testing.T) {
+	serve := func(name string) *sidecartest.Origin {
+		return sidecartest.ServeHTTP2(t, func(p *sidecartest.Peer) {
+			for {
+				f, err := p.Next()
+				if err != nil {
+					return
+				}
+				if f.Type == http2.FrameHeaders {
+					p.Headers(f.StreamID, false, ":status", "200", "content-type", "application/grpc")
+					p.Headers(f.StreamID, true, "grpc-status", "0", "grpc-message", name)
+				}
+			}
+		})
+	}
+	reader, writer := serve("reader"), serve("writer")
+	raw := sidecartest.Answer(t, sidecartest.OK("raw"))
+	port := sidecartest.FreeAddress(t)
+	p := sidecartest.Run(t, quiet+`node: {service: shop}
+services:
+  users:
+    protocol: grpc
+    endpoints: [%q, %q]
+    rules: ["method = get* => host = %s", "method != get* => host = %s", "method = drop* & application = shop =>"]
+  raw: {protocol: tcp, listen: %q, endpoints: [%q], rules: "application = shop =>"}
+`, reader.Address, writer.Address, hostOf(reader.Address), hostOf(writer.Address), port, raw.Address)
+	c := sidecartest.DialHTTP2(t, p.Outbound)
+	for i, want := range []struct{ path, status, message string }{
+		{"/shop.Users/getUser", "0", "reader"},
+		{"/shop.Users/saveUser", "0", "writer"},
+		{"/shop.Users/get", "0", "reader"},
+		{"/shop.Users/dropUser", "7", "forbid"},
+	} {
+		id := uint32(2*i + 1)
+		c.Call(id, "users", want.path)
+		s, err := c.Answer(id)
+		f := s.Trailers
+		if f.Fields == nil {
+			f = s.Head
+		}
+		if err != nil || f.Get("grpc-status") != want.status || !strings.Contains(f.Get("grpc-message"), want.message) {
+			t.Errorf("%s: %v, %v", want.path, f.Fields, err)
+		}
+	}
+	if conn, err := net.DialTimeout("tcp", port, 5*time.Second); err == nil { // the reset may come that early
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_, _ = conn.Write([]byte("GET / HTTP/1.1\r\nHost: raw\r\n\r\n"))
+		if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("over TCP: %d bytes, %v", n, err)
+		}
+		_ = conn.Close()
+	}
+	if raw.Requests() > 0 {
+		t.Error("what is forbidden arrived")
+	}
+}
+
+// TestScripts: the printed script chooses (S-123); one that never ends costs its time and no more, and is counted.
+func TestScripts(t *testing.T) {
+	a, b := sidecartest.Answer(t, sidecartest.OK("a")), sidecartest.Answer(t, sidecartest.OK("b"))
+	p := sidecartest.Run(t, quiet+`services:
+  printed:
+    endpoints: [%[1]q, %[2]q]
+    rules:
+      - script: |
+          (function route(invokers) {
+              var result = new java.util.ArrayList(invokers.size());
+              for (i = 0; i < invokers.size(); i ++) {
+                  if ("%[3]s".equals(invokers.get(i).getUrl().getHost())) {
+                      result.add(invokers.get(i));
+                  }
+              }
+              return result;
+          } (invokers));
+  each: {endpoints: [%[1]q, %[2]q], rules: [{runtime: true, script: "request.header('x-to') === 'a' ? [0] : [1]"}]}
+  endless: {endpoints: [%[1]q, %[2]q], rules: [{runtime: true, script: "while (true) {}"}]}
+  strict: {endpoints: [%[1]q, %[2]q], rules: [{runtime: true, force: true, script: "while (true) {}"}]}
+`, a.Address, b.Address, hostOf(b.Address))
+	ask := func(host, to string) *sidecartest.Message {
+		t.Helper()
+		return sidecartest.Dial(t, p.Outbound).Ask(t, "GET / HTTP/1.1\r\nHost: %s\r\nX-To: %s\r\n\r\n", host, to)
+	}
+	for range 4 {
+		if got := string(ask("printed", "").Body); got != "b" {
+			t.Errorf("the printed script: %q", got)
+		}
+	}
+	if got := string(ask("each", "a").Body) + string(ask("each", "b").Body); got != "ab" {
+		t.Errorf("a script for each call: %q", got)
+	}
+	if m := ask("endless", ""); m.Status() != 200 {
+		t.Errorf("a script without end: %d", m.Status())
+	}
+	if m := ask("strict", ""); m.Status() != 503 || m.Get("x-sidecar-reason") != "no_endpoints" {
+		t.Errorf("a script without end, with force: %d %q", m.Status(), m.Get("x-sidecar-reason"))
+	}
+	if n := p.Metric(t, "sidecar_script_failures_total"); n != 2 {
+		t.Errorf("%v failures are counted", n)
 	}
 }
