@@ -121,7 +121,7 @@ func limitsDocument(l *config.Limits) object {
 		"header_timeout": config.Span(l.HeaderTimeout), "idle_timeout": config.Span(l.IdleTimeout),
 		"drain_grace": config.Span(l.DrainGrace), "drain_timeout": config.Span(l.DrainTimeout),
 		"replay_bytes": bytesText(l.ReplayBytes), "half_close": l.HalfClose,
-		"window_memory": bytesText(l.WindowMemory),
+		"window_memory": bytesText(l.WindowMemory), "max_age": config.Span(l.MaxAge), "max_requests": l.MaxRequests,
 	}
 	put(o, "connections", l.Connections)
 	return o

@@ -111,6 +111,8 @@ type Limits struct {
 	DrainTimeout  time.Duration // the whole drain
 	ReplayBytes   int64         // of a request body kept for a retry
 	HalfClose     string        // "serve" or "cancel": what a FIN behind a complete request means
+	MaxAge        time.Duration // of an HTTP/2 connection, more or less; 0: no bound
+	MaxRequests   int           // of an HTTP/2 connection; 0: no bound
 	WindowMemory  int64         // that windows of HTTP/2 streams may grow by, all together; 0: they do not
 }
 

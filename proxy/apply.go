@@ -187,6 +187,11 @@ func (p *Proxy) setLimits(c *config.Config) {
 	}
 	p.maxConn.Store(limit)
 	p.windows.Set(c.Limits.WindowMemory)
+	each(p.store.Load(), func(e *snapshot.Endpoint) {
+		if l, ok := e.Pool.(interface{ SetLimits(h2.Limits) }); ok {
+			l.SetLimits(p.limits2(c))
+		}
+	})
 }
 
 // countRules shows which rules are in force, and where from: what the local file says, no push changes (S-127).
@@ -231,7 +236,7 @@ func switches(c *config.Config) map[string]config.GroupSwitch {
 func (p *Proxy) limits2(c *config.Config) h2.Limits {
 	return h2.Limits{
 		HeaderBytes: int(c.Limits.HeaderBytes), HeaderCount: c.Limits.HeaderCount, IdleTimeout: c.Limits.IdleTimeout,
-		Windows: p.windows,
+		MaxAge: c.Limits.MaxAge, MaxRequests: c.Limits.MaxRequests, Windows: p.windows,
 	}
 }
 
@@ -300,12 +305,16 @@ func (p *Proxy) swapListeners(c *config.Config, fresh map[string]*listener) {
 }
 
 // poolObserver counts what happens to connections.
-type poolObserver struct{ u *telemetry.Upstream }
+type poolObserver struct {
+	u   *telemetry.Upstream
+	rec *telemetry.Recorder
+}
 
 func (o poolObserver) Opened(took time.Duration) { o.u.Opened(took) }
 func (o poolObserver) Closed()                   { o.u.Closed() }
 func (o poolObserver) Idle(delta int)            { o.u.Idle(delta) }
 func (o poolObserver) Away(code string)          { o.u.Away(code) }
+func (o poolObserver) Retired(why string)        { o.rec.Retired("upstream", why) }
 func (o poolObserver) ConnectFailed(timeout bool) {
 	if timeout {
 		o.u.Failed(resilience.ConnectTimeout)

@@ -28,7 +28,7 @@ func poolOf(e *snapshot.Endpoint) pool { return e.Pool.(pool) }
 // newPool makes the pool that speaks a service's protocol.
 func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
 	settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
-	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name)}
+	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name), p.o.Recorder}
 	one := func() *h1.Pool {
 		conns := upstream.New(e.Address, settings, p.watcher, observer)
 		return h1.NewPool(conns, int(c.Limits.HeaderBytes), c.Limits.HeaderCount)
@@ -91,6 +91,9 @@ func (p *autoPool) Set(s upstream.Settings) {
 	p.one.Set(s)
 	p.two.Set(s)
 }
+
+// SetLimits changes the limits of connections to come.
+func (p *autoPool) SetLimits(l h2.Limits) { p.two.SetLimits(l) }
 
 // Sweep implements pool.
 func (p *autoPool) Sweep() {

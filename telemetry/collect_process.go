@@ -28,6 +28,9 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	s.gauge(d.reloadSeconds, float64(p.reloadTook.Load())/1e9)
 	s.gauge(d.revision, float64(p.revision.Load()))
 	s.count(d.scripts, p.scripts.Load())
+	for i, side := range []string{"downstream", "upstream"} {
+		p.retired[i].each(func(why string, n uint64) { s.count(d.retired, n, pair("side", side), pair("why", why)) })
+	}
 	if used := p.windows.Load(); used != nil {
 		s.gauge(d.windows, float64((*used)()))
 	}

@@ -201,6 +201,7 @@ type parts struct {
 	scripts    atomic.Uint64
 	scriptTold atomic.Int64 // Unix nanoseconds of the last event
 	windows    atomic.Pointer[func() int64]
+	retired    [2]counts // connections downstream and upstream, by why
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
 }
@@ -295,6 +296,15 @@ func (r *Recorder) ScriptFailed(err error) {
 	now := r.now().UnixNano()
 	if told := r.parts.scriptTold.Load(); (told == 0 || now-told > int64(time.Minute)) && r.parts.scriptTold.CompareAndSwap(told, now) {
 		r.events.Add(Event{Kind: EventScript, To: "failed", Detail: err.Error()})
+	}
+}
+
+// Retired counts a connection of HTTP/2 that was left for a new one, on the side "downstream" or "upstream".
+func (r *Recorder) Retired(side, why string) {
+	if side == "upstream" {
+		r.parts.retired[1].add(why)
+	} else {
+		r.parts.retired[0].add(why)
 	}
 }
 

@@ -92,6 +92,8 @@ func everything(r *Recorder) {
 	r.Reload(true, 12*time.Millisecond, "3 services")
 	r.Reload(false, time.Millisecond, "a.yaml:3:4: unknown key")
 	r.Revision(0xffff_0000_0000_beef)
+	r.Retired("downstream", "age")
+	r.Retired("upstream", "requests")
 	r.WindowMemory(func() int64 { return 65536 })
 	r.Rules([]RuleCount{{Service: "catalog", Rank: "file", Rules: 2}})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // bubble runs a test with a clock of its own. Streams have channels and timers, which must not be shared with others.
@@ -122,5 +123,95 @@ func TestNoSettings(t *testing.T) {
 		if code != http2.ErrCodeSettingsTimeout || took > ackTime+2*tickEvery {
 			t.Errorf("%v after %v", code, took)
 		}
+	})
+}
+
+// TestMaxAge: a client's connection that has reached its age is asked to go, at most a tenth and a tick late, and goes when
+// it does not answer; its stream finishes.
+func TestMaxAge(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		rec, err := telemetry.New(telemetry.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{Pipeline: &pipeline.Pipeline{Recorder: rec}}
+		const age = 10 * time.Minute
+		s.SetLimits(Limits{HeaderBytes: 60 << 10, HeaderCount: 100, IdleTimeout: time.Hour, MaxAge: age})
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.Serve(netio.New(ours), []byte(Preface))
+		}()
+		start := time.Now()
+		fr := http2.NewFramer(theirs, theirs)
+		go func() { _ = fr.WriteSettings() }()
+		var at []time.Duration
+		var last []uint32
+		for {
+			f, err := fr.ReadFrame()
+			if err != nil {
+				break
+			}
+			switch f := f.(type) {
+			case *http2.SettingsFrame:
+				if !f.IsAck() {
+					go func() { _ = fr.WriteSettingsAck() }()
+				}
+			case *http2.GoAwayFrame:
+				at, last = append(at, time.Since(start)), append(last, f.LastStreamID)
+			}
+		}
+		_ = theirs.Close()
+		<-over
+		if len(at) != 2 || last[0] != maxWindow || last[1] != 0 || at[0] < age*9/10 || at[0] > age*11/10+2*tickEvery || at[1]-at[0] > 3*tickEvery {
+			t.Errorf("GOAWAY %v after %v", last, at)
+		}
+		if err := rec.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMaxAgeUpstream: a connection to an endpoint that has reached its age is closed when it has no stream.
+func TestMaxAgeUpstream(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		const age = 10 * time.Minute
+		lim := &Limits{HeaderBytes: 60 << 10, HeaderCount: 100, IdleTimeout: time.Hour, MaxAge: age}
+		start := time.Now()
+		c := &clientConn{pool: &Pool{}, ready: make(chan struct{}), leaves: lim.leavesAt(start)}
+		c.session = newSession(netio.New(ours), true, lim, c, nil)
+		c.session.greet()
+		c.reserved = 1
+		go c.session.run()
+		go func() {
+			_, _ = io.ReadFull(theirs, make([]byte, len(Preface)))
+			fr := http2.NewFramer(theirs, theirs)
+			_ = fr.WriteSettings()
+			for {
+				f, err := fr.ReadFrame()
+				if err != nil {
+					return
+				}
+				if s, ok := f.(*http2.SettingsFrame); ok && !s.IsAck() {
+					_ = fr.WriteSettingsAck()
+				}
+			}
+		}()
+		<-c.ready
+		time.Sleep(2 * age)
+		c.pool.mu.Lock()
+		retired, room := c.retired, c.session.room()
+		c.pool.mu.Unlock()
+		if !retired || room == 0 {
+			t.Errorf("retired: %v, room for %d", retired, room)
+		}
+		c.done()
+		<-c.session.done
+		if took := time.Since(start); took > 2*age+2*tickEvery {
+			t.Errorf("it ended after %v", took)
+		}
+		_ = theirs.Close()
 	})
 }

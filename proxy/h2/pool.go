@@ -27,11 +27,11 @@ const (
 // Pool keeps sessions to one endpoint. It fills one before it opens the next.
 type Pool struct {
 	address  string
-	lim      *Limits
 	observer Observer
 
 	mu       sync.Mutex // guards what follows; taken before a session's lock
 	settings upstream.Settings
+	lim      *Limits // of sessions to come
 	conns    []*clientConn
 	dialing  bool
 	waiters  []chan struct{} // first come, first served
@@ -39,10 +39,12 @@ type Pool struct {
 	calm     calm
 }
 
-// Observer is told what happens to connections, and with which code an endpoint asked one to be left. It must not block.
+// Observer is told what happens to connections: with which code an endpoint asked one to be left, and why we left one. It
+// must not block.
 type Observer interface {
 	upstream.Observer
 	Away(code string)
+	Retired(why string)
 }
 
 // NewPool returns an empty pool. observer may be nil.
@@ -55,6 +57,13 @@ func (p *Pool) Set(s upstream.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settings = s
+}
+
+// SetLimits changes the limits of connections to come.
+func (p *Pool) SetLimits(l Limits) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lim = &l
 }
 
 // Open implements pipeline.Pool. fresh is satisfied by any session that still takes streams: one that died is not kept.
@@ -73,7 +82,10 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 				a.connecting, a.queued = a.queued, 0
 			}
 			c.reserved++
-			c.served++
+			if c.served++; c.served == c.session.lim.MaxRequests {
+				c.due = WhyRequests
+				c.retireLocked()
+			}
 			p.mu.Unlock()
 			return a, nil
 		}
@@ -134,7 +146,7 @@ func (p *Pool) pickLocked() *clientConn {
 	suspects := 0
 	for _, c := range p.conns {
 		switch {
-		case c.gone || c.reserved >= c.session.room():
+		case c.gone || c.retired || c.reserved >= c.session.room():
 		case !c.session.suspect.Load():
 			return c
 		default:
@@ -238,7 +250,11 @@ func (p *Pool) connect(deadline time.Time) (*clientConn, error) {
 		return nil, err
 	}
 	c := &clientConn{pool: p, ready: make(chan struct{})}
-	c.session = newSession(netio.New(nc), true, p.lim, c, nil)
+	p.mu.Lock()
+	lim := p.lim
+	p.mu.Unlock()
+	c.leaves = lim.leavesAt(time.Now())
+	c.session = newSession(netio.New(nc), true, lim, c, nil)
 	c.session.greet()
 	go c.session.run()
 	t := time.NewTimer(time.Until(deadline))
@@ -271,7 +287,8 @@ func (c *clientConn) done() {
 	p.mu.Lock()
 	c.reserved--
 	p.wakeLocked(1)
-	last := c.reserved == 0 && p.closed
+	c.retireLocked()
+	last := c.reserved == 0 && (p.closed || c.retired)
 	p.mu.Unlock()
 	if last {
 		c.session.end()

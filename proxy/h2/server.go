@@ -31,8 +31,9 @@ func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
 
 // Serve serves one connection until it ends, and closes it. first is what was read from it already, the preface included.
 func (s *Server) Serve(nc *netio.Conn, first []byte) {
-	c := &serverConn{srv: s, peer: pipeline.PeerOf(nc.RemoteAddr())}
-	c.session = newSession(nc, false, s.limits.Load(), c, first)
+	lim := s.limits.Load()
+	c := &serverConn{srv: s, peer: pipeline.PeerOf(nc.RemoteAddr()), leaves: lim.leavesAt(time.Now())}
+	c.session = newSession(nc, false, lim, c, first)
 	c.session.greet() // before anybody else can send something
 	s.mu.Lock()
 	if s.conns == nil {
@@ -111,6 +112,8 @@ type serverConn struct {
 	srv     *Server
 	session *session
 	peer    pipeline.Peer
+	leaves  time.Time      // zero: never
+	served  int            // streams; guarded by the session's lock
 	jobs    sync.WaitGroup // streams being served
 }
 
@@ -177,6 +180,9 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 	s.streams[id] = st
 	s.working++
 	c.jobs.Add(1)
+	if c.served++; c.served == s.lim.MaxRequests {
+		c.retireLocked(x.Start, WhyRequests)
+	}
 	c.srv.workers.run(job{c, st, x, h.tooMuch})
 	h.release()
 	return nil
@@ -186,10 +192,22 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 func (c *serverConn) tick(s *session, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.working == 0 && now.Sub(s.idleSince) >= s.lim.IdleTimeout {
+	switch {
+	case s.working == 0 && now.Sub(s.idleSince) >= s.lim.IdleTimeout,
+		s.away == warned && now.Sub(s.lastPing) >= tickEvery: // it does not answer
 		s.leaveLocked()
+	case !c.leaves.IsZero() && !now.Before(c.leaves):
+		c.retireLocked(now, WhyAge)
 	}
 	return s.err
+}
+
+// retireLocked asks the client to use another connection from now on; what it has begun goes on.
+func (c *serverConn) retireLocked(now time.Time, why string) {
+	if c.session.away == staying {
+		c.session.warnLocked(now)
+		c.srv.Pipeline.Recorder.Retired("downstream", why)
+	}
 }
 
 // settled implements owner.

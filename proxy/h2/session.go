@@ -19,11 +19,13 @@ import (
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 )
 
-// Limits bounds connections and what they carry. All fields but Windows must be set.
+// Limits bounds connections and what they carry. Those from MaxAge on may be left out.
 type Limits struct {
 	HeaderBytes int // of one head, as SETTINGS_MAX_HEADER_LIST_SIZE counts
 	HeaderCount int
 	IdleTimeout time.Duration // of a connection without streams
+	MaxAge      time.Duration // of a connection, give or take a tenth; 0: no bound
+	MaxRequests int           // of a connection; 0: no bound
 	Windows     *WindowMemory // what windows may grow by; nil: they do not
 }
 
@@ -103,6 +105,21 @@ type session struct {
 	suspect atomic.Bool   // a stream waited in vain, and nothing has come since that shows life
 	done    chan struct{} // closed when the reader has ended
 }
+
+// leavesAt is when a connection that begins now has reached its age; zero: never. Ages differ by a tenth, so that what began
+// together does not end together.
+func (l *Limits) leavesAt(now time.Time) time.Time {
+	if l.MaxAge <= 0 {
+		return time.Time{}
+	}
+	return now.Add(time.Duration(float64(l.MaxAge) * (0.9 + 0.2*jitter())))
+}
+
+// Why a connection is left for a new one.
+const (
+	WhyAge      = "age"
+	WhyRequests = "requests"
+)
 
 // recentStreams is how many streams are remembered when they are over: what comes late for them is judged by how they
 // ended.

@@ -12,11 +12,14 @@ type clientConn struct {
 	session *session
 	ready   chan struct{} // closed when the peer's settings came
 	once    sync.Once
+	leaves  time.Time // zero: never
 
 	reserved int // streams in use or promised; guarded by the pool's lock, as the rest
 	served   int
-	gone     bool // no new streams
-	away     bool // the peer's GOAWAY was told
+	gone     bool   // no new streams
+	away     bool   // the peer's GOAWAY was told
+	due      string // why it is to be left; empty: it is not
+	retired  bool   // it was: no new streams
 }
 
 // headers implements owner: a server opens no streams, but what it sends may come late.
@@ -32,10 +35,17 @@ func (c *clientConn) headers(s *session, id uint32, h *head) error {
 func (c *clientConn) tick(s *session, now time.Time) error {
 	c.pool.mu.Lock()
 	every := c.pingEveryLocked(now)
+	if c.due == "" && !c.leaves.IsZero() && !now.Before(c.leaves) {
+		c.due = WhyAge
+	}
+	c.retireLocked()
+	over := c.retired && c.reserved == 0
 	c.pool.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case over:
+		return errIdle
 	case !s.pinged.IsZero() && now.Sub(s.pinged) > pingAnswer:
 		return errDead
 	case len(s.streams) > 0 && s.pinged.IsZero() && time.Duration(s.quiet)*tickEvery >= every:
@@ -76,6 +86,18 @@ func (c *clientConn) pingEveryLocked(now time.Time) time.Duration {
 		every = max(every, pingAgain)
 	}
 	return every
+}
+
+// retireLocked leaves a connection that is due, unless its place is needed while its streams go on. The pool's lock is held.
+func (c *clientConn) retireLocked() {
+	p := c.pool
+	if c.due == "" || c.retired || c.reserved > 0 && p.settings.MaxOpen > 0 && len(p.conns) >= p.settings.MaxOpen {
+		return
+	}
+	c.retired = true
+	if p.observer != nil {
+		p.observer.Retired(c.due)
+	}
 }
 
 // slow makes the connection one to be avoided: a stream on it waited in vain. A PING, where one may be sent, finds out
