@@ -87,6 +87,7 @@ func document(c *config.Config) object {
 	}
 	putPart(o, "registries", registries)
 	putPart(o, "policies", policies)
+	putPart(o, "bulkheads", bulkheadDocuments(c.Bulkheads))
 	putPart(o, "services", services)
 	putPart(o, "defaults", policyDocument(&c.Defaults))
 	var inbound []object
@@ -170,6 +171,7 @@ func serviceDocument(s *config.Service) object {
 	putList(o, "endpoints", endpoints)
 	putPart(o, "policy", policyDocument(&s.Policy))
 	putList(o, "routes", routeDocuments(s.Routes))
+	putList(o, "links", linkDocuments(s.Links))
 	if s.Rules != nil {
 		o["rules"] = rulesDocument(s.Rules)
 	}
@@ -224,6 +226,7 @@ func policyDocument(p *config.Policy) object {
 	putOpt(limit, "connections", p.Limit.Connections, same[int])
 	putOpt(limit, "in_flight", p.Limit.InFlight, same[int])
 	putOpt(limit, "waiting", p.Limit.Waiting, same[int])
+	putOpt(limit, "bulkhead", p.Limit.Bulkhead, same[string])
 	putPart(o, "limit", limit)
 	putOpt(o, "panic", p.Panic, same[string])
 	return o

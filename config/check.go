@@ -21,6 +21,7 @@ const (
 	claimHost                      // takes a host
 	claimListen                    // takes an address to listen on
 	claimInbound                   // takes the name of an inbound service
+	claimBulkhead                  // refers to a bulkhead
 )
 
 // claim is a name whose meaning depends on the rest of the configuration, with its place. Claims of a service stay with
@@ -101,6 +102,10 @@ func (k *checker) one(c claim) {
 	case claimRegistry:
 		if k.config.Registries[c.name] == nil {
 			k.fail(c, "there is no registry "+strconv.Quote(c.name)+" under registries"+hint(c.name, k.config.Registries))
+		}
+	case claimBulkhead:
+		if c.name != OwnBulkhead && k.config.Bulkheads[c.name] == nil {
+			k.fail(c, "there is no bulkhead "+strconv.Quote(c.name)+" under bulkheads"+hint(c.name, k.config.Bulkheads))
 		}
 	case claimHost:
 		k.take(k.hosts, c, "the host ")

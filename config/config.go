@@ -68,6 +68,7 @@ type Config struct {
 	Registries map[string]*Registry
 	Discovery  Discovery
 	Policies   map[string]*Policy
+	Bulkheads  map[string]*Bulkhead
 	Defaults   Policy
 	Services   map[string]*Service
 	// Rules are those that stand under rules, by service; Merge puts those of services.NAME.rules beside them, so that
@@ -186,6 +187,7 @@ type Service struct {
 	Critical  bool
 	GRPCWeb   GRPCWeb
 	Policy    Policy
+	Links     []*Link
 	Routes    []*Route
 	Rules     *Rules // nil: nothing is said
 
@@ -482,6 +484,26 @@ type Limit struct {
 	Connections Opt[int]
 	InFlight    Opt[int]
 	Waiting     Opt[int]
+	Bulkhead    Opt[string] // a bulkhead that is shared with others; "own": in_flight and waiting hold for this service alone
+}
+
+// OwnBulkhead is the name that stands for none.
+const OwnBulkhead = "own"
+
+// Bulkhead bounds what several services take together (S-186, S-187).
+type Bulkhead struct {
+	InFlight int
+	Waiting  int
+	Wait     time.Duration // of one call; 0: until its deadline
+}
+
+// Link is a class of calls that have connections of their own to each endpoint (S-185).
+type Link struct {
+	Name        string
+	SizeOver    int64    // calls whose body is announced to be larger; 0: the size says nothing
+	Routes      []string // calls of these routes, whatever their size
+	Connections Opt[int] // bound of the class at each endpoint; not set: limit.connections
+	From        Origin
 }
 
 // Telemetry says what is reported.

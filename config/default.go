@@ -37,6 +37,7 @@ func Default() *Config {
 			UpdateGate: UpdateGate{Percent: 0.1, Epoch: 30 * time.Second},
 		},
 		Policies:  map[string]*Policy{},
+		Bulkheads: map[string]*Bulkhead{},
 		Services:  map[string]*Service{},
 		Telemetry: Telemetry{AccessLog: AccessLog{To: "stdout", Format: "json"}},
 	}

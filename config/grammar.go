@@ -36,6 +36,8 @@ func newGrammar() *grammar {
 		in("discovery", "how start waits for registries, and how far they are believed", func(c *Config) *Discovery { return &c.Discovery }, discoveryValue()),
 		in("policies", "named policies, taken with use", func(c *Config) *map[string]*Policy { return &c.Policies },
 			mapping(pointer(policy), nameProblem)),
+		in("bulkheads", "bounds that several services share, by name", func(c *Config) *map[string]*Bulkhead { return &c.Bulkheads },
+			mapping(pointer(bulkheadValue()), bulkheadProblem)),
 		in("defaults", "the policy of every service that says nothing", func(c *Config) *Policy { return &c.Defaults }, policy),
 		in("services", "what we call, by name", func(c *Config) *map[string]*Service { return &c.Services },
 			mapping(pointer(service), nameProblem)),

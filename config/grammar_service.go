@@ -22,6 +22,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		in("removal_protection", "as in discovery; none: off", func(s *Service) *RemovalProtection { return &s.RemovalProtection }, removalProtectionValue()),
 		in("half_dead", "as in discovery; none: off", func(s *Service) *HalfDead { return &s.HalfDead }, halfDeadValue()),
 		in("policy", "how it is called", func(s *Service) *Policy { return &s.Policy }, policy),
+		in("links", "classes of calls that have connections of their own", func(s *Service) *[]*Link { return &s.Links }, list(pointer(linkValue()))),
 		in("routes", "ordered, the first match wins; what matches none goes to the service", func(s *Service) *[]*Route { return &s.Routes }, list(pointer(route))),
 		ref("rules", "rules between callers and its endpoints: conditions, condition:// and script:// URLs, or maps", func(s *Service) **Rules { return &s.Rules }, rulesValue()),
 	)
@@ -62,7 +63,7 @@ func (d *decoder) finishService(n, key *yaml.Node, s *Service) bool {
 		d.warn(key, "has neither endpoints nor from: every call will be answered no_endpoints")
 	}
 	d.sameAddresses(s)
-	return ok
+	return d.linksFit(n, s) && ok
 }
 
 // sameAddresses warns of endpoints written twice.

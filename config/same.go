@@ -42,6 +42,11 @@ func (c *Config) SamePolicies(other *Config) bool {
 	return true
 }
 
+// SameBulkheads tells whether the bulkheads are the same.
+func (c *Config) SameBulkheads(other *Config) bool {
+	return maps.EqualFunc(c.Bulkheads, other.Bulkheads, func(a, b *Bulkhead) bool { return *a == *b })
+}
+
 // Keep puts the services of an earlier configuration in place of those that say the same at the same place, so that what
 // did not change is known by its pointer. A service that only moved within its file gets a new pointer, for its origins
 // are others; Same knows it still.

@@ -82,7 +82,11 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 						fresh = append(fresh, e)
 					}
 				}
-				poolOf(e).Set(settings)
+				if l, ok := e.Pool.(*linkedPool); ok {
+					l.bound(s, settings)
+				} else {
+					poolOf(e).Set(settings)
+				}
 			}
 		}
 	}

@@ -25,8 +25,21 @@ type pool interface {
 
 func poolOf(e *snapshot.Endpoint) pool { return e.Pool.(pool) }
 
-// newPool makes the pool that speaks a service's protocol.
+// newPool makes the pool of an endpoint: with links, one for each class and one for the rest.
 func (p *Proxy) newPool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
+	rest := p.onePool(s, e, c)
+	if len(s.Links) == 0 {
+		return rest
+	}
+	l := &linkedPool{pool: rest}
+	for range s.Links {
+		l.classes = append(l.classes, p.onePool(s, e, c))
+	}
+	return l
+}
+
+// onePool makes a pool that speaks a service's protocol.
+func (p *Proxy) onePool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Config) pool {
 	settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
 	observer := poolObserver{p.o.Recorder.UpstreamConn(s.Name), p.o.Recorder}
 	one := func() *h1.Pool {

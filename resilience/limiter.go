@@ -11,20 +11,23 @@ type Limit uint8
 
 // The limits.
 const (
-	NoLimit          Limit = iota
-	LimitConcurrency       // admit: so many calls run at once
-	LimitQueue             // admit: so many wait
-	LimitQueueWait         // admit: for so long
-	LimitInFlight          // limit: so many calls to a service run at once
-	LimitWaiting           // limit: so many wait, until their deadline
-	LimitConnections       // limit: so many connections to an endpoint
+	NoLimit              Limit = iota
+	LimitConcurrency           // admit: so many calls run at once
+	LimitQueue                 // admit: so many wait
+	LimitQueueWait             // admit: for so long
+	LimitInFlight              // limit: so many calls to a service run at once
+	LimitWaiting               // limit: so many wait, until their deadline
+	LimitConnections           // limit: so many connections to an endpoint
+	LimitBulkhead              // bulkhead: so many calls to several services run at once
+	LimitBulkheadWaiting       // bulkhead: so many wait
+	LimitBulkheadWait          // bulkhead: for so long
 )
 
 // String returns the path of l in the configuration.
 func (l Limit) String() string {
 	return [...]string{
 		"", "admit.concurrency", "admit.queue.size", "admit.queue.wait", "limit.in_flight", "limit.waiting",
-		"limit.connections",
+		"limit.connections", "bulkhead.in_flight", "bulkhead.waiting", "bulkhead.wait",
 	}[l]
 }
 
@@ -44,7 +47,7 @@ type LimiterConfig struct {
 	Max     int           // running at once; 0: no bound
 	Waiting int           // in the queue; 0: nobody waits
 	Wait    time.Duration // of one entry; 0: until its deadline
-	Name    Limit         // LimitConcurrency, LimitInFlight or LimitConnections: what Max is
+	Name    Limit         // LimitConcurrency, LimitInFlight, LimitConnections or LimitBulkhead: what Max is
 }
 
 // PassVerdict is the answer of a Limiter.
@@ -260,15 +263,21 @@ func (l *Limiter) InUse() (runs, waits int) {
 }
 
 func (l *Limiter) queueLimit() Limit {
-	if l.cfg.Name == LimitConcurrency {
+	switch l.cfg.Name {
+	case LimitConcurrency:
 		return LimitQueue
+	case LimitBulkhead:
+		return LimitBulkheadWaiting
 	}
 	return LimitWaiting
 }
 
 func (l *Limiter) waitLimit() Limit {
-	if l.cfg.Name == LimitConcurrency {
+	switch l.cfg.Name {
+	case LimitConcurrency:
 		return LimitQueueWait
+	case LimitBulkhead:
+		return LimitBulkheadWait
 	}
 	return l.cfg.Name
 }

@@ -134,6 +134,9 @@ func (x *call) refuse(p resilience.Pass) {
 func (x *call) admitted() {
 	x.limited = true
 	f := resilience.Facts{Idempotent: x.rt.Idempotent(x.t.Method), Rand: x.id}
+	if x.c.sim.now.After(x.start) {
+		f.Deadline = x.start.Add(x.rt.Plan.Timeout)
+	}
 	if b := x.rt.Backups; b != nil {
 		f.BackupAfter, f.Backups = x.rt.Latency.BackupAfter(x.c.sim.now, b.When), b.Budget
 	}

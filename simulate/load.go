@@ -135,7 +135,7 @@ func over(base *config.Config, name string, n *yaml.Node) (*config.Config, error
 		return nil, err
 	}
 	top.Node, top.Listen, top.Limits, top.Registries = base.Node, base.Listen, base.Limits, base.Registries
-	top.Discovery, top.Inbound, top.Telemetry = base.Discovery, base.Inbound, base.Telemetry
+	top.Discovery, top.Inbound, top.Telemetry, top.Bulkheads = base.Discovery, base.Inbound, base.Telemetry, base.Bulkheads
 	return config.Merge(top, config.Layer{Rank: config.RankCenter, Config: base})
 }
 

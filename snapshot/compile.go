@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/route"
 	"github.com/sidecar-mesh/sidecar/route/rules"
 )
@@ -27,6 +28,8 @@ func Compile(mesh *config.Mesh, prev *Snapshot, o Options) (*Snapshot, error) {
 	next := &Snapshot{Mesh: mesh}
 	c.ruleSets(next)
 	c.greyReleases(next)
+	c.bulkheads = c.sharedLimits()
+	next.Bulkheads = c.bulkheads
 	next.Outbound = c.outbound()
 	next.Inbound = c.inbound()
 	if len(c.errs) > 0 {
@@ -43,6 +46,7 @@ type compiler struct {
 	made map[string]*Service // outbound services so far
 	// targetsMade holds the targets so far.
 	targetsMade map[targetKey]*Target
+	bulkheads   map[string]*resilience.Limiter
 	scripts     route.ScriptEngine
 	sets        map[string]*rules.Set // rules by service
 	programs    programs

@@ -128,7 +128,16 @@ func (c *compiler) meters(r, was *Route) {
 			r.Breaker = r.Breaker.Adopt(was.Breaker)
 		}
 	}
-	if rest != nil && (r.Service.Inbound || p.Limit.InFlight.Value == rest.Policy.Limit.InFlight.Value &&
+	name := p.Limit.Bulkhead.Value
+	if rest != nil && name == rest.Policy.Limit.Bulkhead.Value && name != "" && name != config.OwnBulkhead {
+		r.Limiter = rest.Limiter
+		return
+	}
+	if shared := c.bulkheads[name]; shared != nil {
+		r.Limiter = shared
+		return
+	}
+	if rest != nil && c.bulkheads[rest.Policy.Limit.Bulkhead.Value] == nil && (r.Service.Inbound || p.Limit.InFlight.Value == rest.Policy.Limit.InFlight.Value &&
 		p.Limit.Waiting.Value == rest.Policy.Limit.Waiting.Value) {
 		r.Limiter = rest.Limiter
 		return

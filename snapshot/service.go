@@ -21,10 +21,11 @@ func (c *compiler) service(cfg *config.Service) *Service {
 		Name: cfg.Name, Protocol: cfg.Protocol, Listen: cfg.Listen, Config: cfg, set: set, Policy: c.cfg.ServicePolicy(cfg),
 	}
 	s.Web = bridged(cfg.Protocol, &cfg.GRPCWeb)
+	s.Links = linksOf(cfg, s.Policy.Limit.Connections.Value)
 	was := c.was(cfg.Name)
 	if set != nil {
 		s.Sources, s.Notes = set.Sources, set.Notes
-		s.Endpoints = endpoints(s.Name, s.Protocol, c.grouped(s, set.List), was)
+		s.Endpoints = endpoints(s, c.grouped(s, set.List), was)
 	}
 	c.fill(s, was)
 	s.view, s.programs, s.caller = c.viewOf(s), c.programs, callerOf(&c.cfg.Node)
@@ -43,7 +44,7 @@ func (c *compiler) inboundService(in *config.Inbound) *Service {
 		was = c.prev.Inbound.byName[in.Service]
 	}
 	app := &config.Endpoint{Address: in.App, Weight: 1, From: in.From}
-	s.Endpoints = endpoints(s.Name, s.Protocol, []*config.Endpoint{app}, was)
+	s.Endpoints = endpoints(s, []*config.Endpoint{app}, was)
 	c.fill(s, was)
 	s.Guard = guardOf(c.sets[in.Service])
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
@@ -117,7 +118,8 @@ func orLeast(ratio float64) float64 { return max(ratio, 1e-6) }
 
 // endpoints turns specs into endpoints; those that were there before keep their meters and, where nothing about them
 // changed, themselves.
-func endpoints(service, protocol string, specs []*config.Endpoint, was *Service) []*Endpoint {
+func endpoints(s *Service, specs []*config.Endpoint, was *Service) []*Endpoint {
+	pooled := was != nil && was.Protocol == s.Protocol && sameLinks(was.Links, s.Links)
 	var before map[string]*Endpoint
 	if was != nil {
 		before = make(map[string]*Endpoint, len(was.Endpoints))
@@ -131,16 +133,16 @@ func endpoints(service, protocol string, specs []*config.Endpoint, was *Service)
 		switch {
 		case old == nil:
 			list = append(list, &Endpoint{
-				Address: spec.Address, Spec: spec, Service: service, Meter: new(balance.Meter),
+				Address: spec.Address, Spec: spec, Service: s.Name, Meter: new(balance.Meter),
 				Health: &resilience.EndpointHealth{Address: spec.Address},
 			})
-		case old.Spec == spec && was.Protocol == protocol:
+		case old.Spec == spec && pooled:
 			list = append(list, old)
 		default:
 			next := *old
 			next.Spec = spec
-			if was.Protocol != protocol {
-				next.Pool = nil // connections of another protocol are of no use
+			if !pooled {
+				next.Pool = nil // connections of another protocol, or apart in another way, are of no use
 			}
 			list = append(list, &next)
 		}

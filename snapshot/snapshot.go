@@ -21,7 +21,9 @@ type Snapshot struct {
 	Mesh     *config.Mesh
 	Outbound *Directory
 	Inbound  *Directory
-	Greys    []*Grey // by name
+	// Bulkheads are limits that several services share, by name.
+	Bulkheads map[string]*resilience.Limiter
+	Greys     []*Grey // by name
 	// Warnings says what only compiling can tell to be hardly meant, with its place.
 	Warnings []config.Error
 
@@ -61,6 +63,7 @@ type Service struct {
 	Probe     config.Probe
 	// LimitConnections bounds the connections to one endpoint, LimitWaiting those who wait for one.
 	LimitConnections, LimitWaiting int
+	Links                          []Link // classes of calls with connections of their own; most services have none
 	Sources                        []config.SourceState
 	Config                         *config.Service // nil for an inbound service
 	InboundConfig                  *config.Inbound // nil for an outbound service

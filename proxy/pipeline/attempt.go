@@ -47,7 +47,7 @@ func (x *Exchange) begin(a resilience.Action) bool {
 
 // open takes or opens a connection for the attempt. It reports whether the request can be sent.
 func (x *Exchange) open(a resilience.Action) (resilience.Outcome, bool) {
-	up, err := x.ep.Pool.(Pool).Open(x.Req.Version, a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
+	up, err := poolOf(x.ep, x.link()).Open(x.Req.Version, a.Fresh || x.raw, x.rt.ConnectTimeout, a.Until)
 	if err != nil {
 		return x.notOpened(err), false
 	}

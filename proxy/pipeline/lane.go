@@ -15,6 +15,7 @@ type lane struct {
 	ep      *snapshot.Endpoint
 	began   time.Time
 	connect time.Duration // bound of opening a connection
+	link    int           // class of its connection
 	req     Request
 	fields  []Field // of req
 	body    []byte  // all of it, of the exchange
@@ -56,7 +57,7 @@ func (l *lane) release() {
 // do makes the attempt.
 func (l *lane) do() {
 	if l.up == nil {
-		up, err := l.ep.Pool.(Pool).Open(l.req.Version, l.what.Fresh, l.connect, l.what.Until)
+		up, err := poolOf(l.ep, l.link).Open(l.req.Version, l.what.Fresh, l.connect, l.what.Until)
 		l.mu.Lock()
 		l.settled = true
 		if l.off {

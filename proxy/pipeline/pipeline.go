@@ -204,6 +204,11 @@ func (x *Exchange) try() bool {
 		Idempotent: x.rt.Idempotent(x.Req.Method), HasBody: x.Req.HasBody && x.Req.Length != 0, Deadline: x.deadline, Rand: x.idHash,
 		Alone: x.raw || x.Req.Upgrade != "" || x.Req.Expect,
 	}
+	if x.out.Queue > 0 { // the time of a call runs while it waits for its turn
+		if end := x.Start.Add(x.rt.Plan.Timeout); f.Deadline.IsZero() || end.Before(f.Deadline) {
+			f.Deadline = end
+		}
+	}
 	if b := x.rt.Backups; b != nil {
 		f.BackupAfter, f.Backups = x.rt.Latency.BackupAfter(x.Clock, b.When), b.Budget
 	}

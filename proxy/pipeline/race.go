@@ -65,7 +65,7 @@ func (x *Exchange) atHand() bool {
 
 // prompt reports whether the endpoint has a connection for us.
 func (x *Exchange) prompt() bool {
-	p, ok := x.ep.Pool.(Prompt)
+	p, ok := poolOf(x.ep, x.link()).(Prompt)
 	return !ok || p.Ready(x.Req.Version)
 }
 
@@ -112,7 +112,7 @@ func (x *Exchange) askBackup() (resilience.Action, bool) {
 // launch has the attempt that begin has prepared made on a lane.
 func (x *Exchange) launch(a resilience.Action) {
 	l := x.lane(a)
-	l.connect = x.rt.ConnectTimeout
+	l.connect, l.link = x.rt.ConnectTimeout, x.link()
 	l.fields = append(l.fields[:0], x.Req.Fields...)
 	l.req = x.Req
 	l.req.Fields = l.fields

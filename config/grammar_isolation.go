@@ -1,0 +1,71 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxLinks bounds the classes of a service: each may have connections to every endpoint.
+const maxLinks = 8
+
+func bulkheadValue() value[Bulkhead] {
+	return object(
+		must(in("in_flight", "calls under way, of all services together that name it", func(b *Bulkhead) *int { return &b.InFlight }, number(1, most))),
+		in("waiting", "calls that wait for their turn (0)", func(b *Bulkhead) *int { return &b.Waiting }, number(0, most)),
+		in("wait", "how long one may wait; left out: until its deadline", func(b *Bulkhead) *time.Duration { return &b.Wait }, duration(0, longest)),
+	)
+}
+
+func bulkheadProblem(name string) string {
+	if name == OwnBulkhead {
+		return "own says that a service shares no bulkhead: take another name"
+	}
+	return nameProblem(name)
+}
+
+func linkValue() value[Link] {
+	v := object(
+		must(in("name", "of the class", func(l *Link) *string { return &l.Name }, serviceName())),
+		in("match", "which calls belong to it", func(l *Link) *Link { return l }, object(
+			in("size_over", "calls whose body is announced to be larger", func(l *Link) *int64 { return &l.SizeOver }, size(1, 1<<40)),
+			in("route", "calls of these routes, whatever their size: one name or a list", func(l *Link) *[]string { return &l.Routes }, some(line())),
+		)),
+		opt("connections", "bound of the class at each endpoint; left out: limit.connections", func(l *Link) *Opt[int] { return &l.Connections }, number(1, most)),
+	)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *Link) bool {
+		out.From = d.origin(n)
+		if !read(d, n, out) {
+			return false
+		}
+		if out.SizeOver == 0 && len(out.Routes) == 0 {
+			return d.fail(n, "match is missing: size_over or route")
+		}
+		return true
+	}
+	return v
+}
+
+// linksFit looks at the links of a service as a whole.
+func (d *decoder) linksFit(n *yaml.Node, s *Service) bool {
+	ok := true
+	if s.Protocol == "tcp" && len(s.Links) > 0 {
+		ok = d.fail(at(n, "links"), "protocol tcp has a connection for each caller: there is nothing to set apart")
+	}
+	if len(s.Links) > maxLinks {
+		ok = d.fail(at(n, "links"), "at most %d links are expected, got %d", maxLinks, len(s.Links))
+	}
+	for i, l := range s.Links {
+		if slices.ContainsFunc(s.Links[:i], func(o *Link) bool { return o.Name == l.Name }) {
+			ok = d.fail(at(n, "links"), "the link %s is there twice", l.Name)
+		}
+		for _, name := range l.Routes {
+			if !slices.ContainsFunc(s.Routes, func(r *Route) bool { return r.Name == name }) {
+				ok = d.fail(at(n, "links"), "the link %s names a route that the service does not have: %s", l.Name, name)
+			}
+		}
+	}
+	return ok
+}

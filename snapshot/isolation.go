@@ -1,0 +1,61 @@
+package snapshot
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/resilience"
+)
+
+// Link is a class of calls that have connections of their own to each endpoint (S-185).
+type Link struct {
+	Name        string
+	SizeOver    int64
+	Connections int // bound at each endpoint
+	routes      []string
+}
+
+// linksOf compiles the links of a service.
+func linksOf(cfg *config.Service, limit int) []Link {
+	var list []Link
+	for _, l := range cfg.Links {
+		list = append(list, Link{Name: l.Name, SizeOver: l.SizeOver, Connections: l.Connections.Or(limit), routes: l.Routes})
+	}
+	return list
+}
+
+// sameLinks reports whether connections of two versions of a service belong to the same classes.
+func sameLinks(a, b []Link) bool {
+	return slices.EqualFunc(a, b, func(x, y Link) bool { return x.Name == y.Name })
+}
+
+// Link returns the class of a call of a route, with a body of a length (negative: not known): 0 for none, else 1 + the
+// index in Links. The first that fits counts.
+func (s *Service) Link(route string, length int64) int {
+	for i := range s.Links {
+		l := &s.Links[i]
+		if l.SizeOver > 0 && length > l.SizeOver || len(l.routes) > 0 && slices.Contains(l.routes, route) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// sharedLimits makes the bulkheads; each goes on with what runs and waits in its namesake.
+func (c *compiler) sharedLimits() map[string]*resilience.Limiter {
+	if c.prev != nil && c.prev.Mesh.Config.SameBulkheads(c.cfg) {
+		return c.prev.Bulkheads
+	}
+	all := map[string]*resilience.Limiter{}
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Bulkheads)) {
+		b := c.cfg.Bulkheads[name]
+		all[name] = resilience.NewLimiter(resilience.LimiterConfig{
+			Max: b.InFlight, Waiting: b.Waiting, Wait: b.Wait, Name: resilience.LimitBulkhead,
+		})
+		if c.prev != nil {
+			all[name] = all[name].Adopt(c.prev.Bulkheads[name])
+		}
+	}
+	return all
+}

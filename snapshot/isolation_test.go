@@ -1,0 +1,93 @@
+package snapshot_test
+
+import (
+	"testing"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
+	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/snapshot"
+)
+
+// TestBulkheads: who names a bulkhead shares its limiter, who says own does not, and a reload forgets nobody.
+func TestBulkheads(t *testing.T) {
+	const document = `
+bulkheads: {rest: {in_flight: 2, waiting: 1}, other: {in_flight: 1}}
+defaults: {limit: {bulkhead: rest}}
+services:
+  a: {endpoints: [10.0.0.1:80], routes: [{name: r, match: /r, policy: {limit: {bulkhead: other}}}, {name: s, match: /s, policy: {timeout: 1s}}]}
+  b: {endpoints: [10.0.0.1:80]}
+  core: {endpoints: [10.0.0.1:80], policy: {limit: {bulkhead: own, in_flight: 9}}}
+`
+	s := meshtest.Compile(t, document)
+	get := func(s *snapshot.Snapshot, name string) *snapshot.Service {
+		svc, _ := s.Outbound.Get(name)
+		return svc
+	}
+	a, b, core := get(s, "a"), get(s, "b"), get(s, "core")
+	rest := s.Bulkheads["rest"]
+	if a.Rest.Limiter != rest || b.Rest.Limiter != rest || a.Routes[1].Limiter != rest || a.Routes[0].Limiter != s.Bulkheads["other"] {
+		t.Error("the limiter is not shared")
+	}
+	if core.Rest.Limiter == rest {
+		t.Error("own shares")
+	}
+	rest.Acquire()
+	rest.Acquire()
+	if v := b.Rest.Limiter.Acquire(); v.Verdict != resilience.Queue {
+		t.Errorf("a full bulkhead: %v", v.Verdict)
+	}
+	cfg, err := config.LoadBytes("test.yaml", []byte(`
+bulkheads: {rest: {in_flight: 3}}
+defaults: {limit: {bulkhead: rest}}
+services: {b: {endpoints: [10.0.0.1:80]}}
+`), config.RankFile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := snapshot.Compile(&config.Mesh{Config: cfg}, s, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter := get(next, "b").Rest.Limiter
+	if runs, _ := limiter.InUse(); runs != 2 {
+		t.Errorf("after a reload %d run", runs)
+	}
+	if v := limiter.Acquire(); v.Verdict != resilience.Admitted {
+		t.Errorf("a third of 3: %v", v.Verdict)
+	}
+	if v := limiter.Acquire(); v.Verdict != resilience.Turned || v.Limit.String() != "bulkhead.waiting" && v.Limit.String() != "bulkhead.in_flight" {
+		t.Errorf("a fourth of 3: %v %v", v.Verdict, v.Limit)
+	}
+}
+
+// TestLink: the first class that fits, by announced size or by route.
+func TestLink(t *testing.T) {
+	s := meshtest.Compile(t, `services:
+  a:
+    endpoints: [10.0.0.1:80]
+    routes: [{name: up, match: /up}, {name: down, match: /down}]
+    links: [{name: large, match: {size_over: 1MiB}, connections: 4}, {name: bulk, match: {route: [up, down], size_over: 1KiB}}]
+`)
+	a, _ := s.Outbound.Get("a")
+	for _, row := range []struct {
+		route  string
+		length int64
+		want   int
+	}{
+		{"", 0, 0},
+		{"", 1 << 10, 0},
+		{"", 1<<10 + 1, 2},
+		{"up", 0, 2},
+		{"down", -1, 2}, // not announced: the route says it
+		{"", -1, 0},
+		{"up", 1<<20 + 1, 1},
+	} {
+		if got := a.Link(row.route, row.length); got != row.want {
+			t.Errorf("route %q, length %d: class %d, want %d", row.route, row.length, got, row.want)
+		}
+	}
+	if a.Links[0].Connections != 4 || a.Links[1].Connections != 1024 {
+		t.Errorf("%+v", a.Links)
+	}
+}
