@@ -143,6 +143,9 @@ func (t *Target) For(g *Grey) *Target {
 	return part
 }
 
+// Spare returns the target that stands in for this one when none of its endpoints serves; nil: there is none.
+func (t *Target) Spare() *Target { return t.spare }
+
 // Parts returns the parts of a target that are for releases alone.
 func (t *Target) Parts() []*Target {
 	return slices.DeleteFunc(slices.Clone(t.greys), func(p *Target) bool { return p == nil })

@@ -69,7 +69,7 @@ func (a *asked) target(t *Target, left []int) *Target {
 		if old != nil && (*old)[string(key)] != nil {
 			return (*old)[string(key)]
 		}
-		made := &Target{Service: t.Service, Labels: t.Labels, Grey: t.Grey, Steps: t.Steps}
+		made := &Target{Service: t.Service, Labels: t.Labels, Grey: t.Grey, Steps: t.Steps, spare: t.spare}
 		for _, i := range left {
 			made.Endpoints = append(made.Endpoints, t.Endpoints[i])
 		}
@@ -155,6 +155,7 @@ func (r *ruled) make(mask uint64, before *balance.Set) *Target {
 	})
 	t := &Target{
 		Service: r.base.Service, Labels: r.base.Labels, Fallback: r.base.Fallback, Grey: r.base.Grey, Forbidden: o.Forbid, Scripts: o.Scripts,
+		spare: r.base.spare,
 	}
 	for _, s := range o.Steps {
 		step := Step{Rule: s.Rule, Passed: s.Passed, Err: s.Err}

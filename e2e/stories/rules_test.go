@@ -315,3 +315,26 @@ func TestScripts(t *testing.T) {
 		t.Errorf("%v failures are counted", n)
 	}
 }
+
+// TestGreyFallsBack: the only grey endpoint dies. Where the release says any, its calls are answered by a normal one at once,
+// by way of a retry; where it says fail, they fail, and no normal one sees them.
+func TestGreyFallsBack(t *testing.T) {
+	for _, c := range []struct {
+		orElse string
+		normal bool
+	}{{"any", true}, {"fail", false}} {
+		normal, dead := sidecartest.Answer(t, sidecartest.OK("normal")), sidecartest.FreeAddress(t)
+		p := sidecartest.Run(t, quiet+`services: {svc: {endpoints: [%q, {address: %q, labels: {version: grey}}], policy: {retry: 1, outlier: none, breaker: none}}}
+grey: {v2: {match: {cookie: {grey: "1"}}, labels: {version: grey}, else: %s}}
+`, normal.Address, dead, c.orElse)
+		for range 10 {
+			m := sidecartest.Dial(t, p.Outbound).Ask(t, "GET / HTTP/1.1\r\nHost: svc\r\nCookie: grey=1\r\n\r\n")
+			if (m.Status() == 200) != c.normal {
+				t.Errorf("else: %s: %d %s", c.orElse, m.Status(), m.Body)
+			}
+		}
+		if !c.normal && normal.Requests() > 0 {
+			t.Errorf("else: %s: a normal endpoint saw %d requests", c.orElse, normal.Requests())
+		}
+	}
+}

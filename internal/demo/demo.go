@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	s.running.Go(func() { s.heartbeat(ctx) })
 	s.prologue()
 	for _, act := range []func(context.Context){
-		s.balanced, s.oneDies, s.oneReturns, s.oneIsSlow, s.allDie, s.reconfigured, s.misconfigured,
+		s.balanced, s.oneDies, s.oneReturns, s.oneIsSlow, s.allDie, s.reconfigured, s.misconfigured, s.someAreGrey, s.aRoomIsSwitched,
 	} {
 		act(ctx)
 		if ctx.Err() != nil {
@@ -83,14 +83,10 @@ func (s *stage) epilogue(ctx context.Context) {
 	s.act("What it came to")
 	s.say("as counted by the proxy (what /metrics would show); latencies are those of the last two minutes")
 	services := []string{"catalog", "search", "payments"}
-	agree := until(ctx, patience, func() bool {
-		for _, name := range services {
-			if s.counters(name).Requests != uint64(s.app.count(name)) {
-				return false
-			}
-		}
-		return true
-	})
+	agree := true
+	for _, name := range services {
+		agree = s.agreed(ctx, name) && agree
+	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(w, "\tservice\trequests\tfailed\tretries\tejections\tp50\tp99\t")
 	for _, name := range services {

@@ -51,7 +51,8 @@ type stage struct {
 	proxy                     *proxy.Proxy
 	merger                    *discovery.Merger
 	app                       *caller
-	doomed                    int // calls of payments that failed while it was dead
+	doomed                    int    // calls of payments that failed while it was dead
+	gone                      uint64 // calls of the catalog that were counted for routes that are gone
 
 	stop    context.CancelFunc
 	running sync.WaitGroup // merger and proxy

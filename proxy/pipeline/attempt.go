@@ -78,6 +78,7 @@ func (x *Exchange) notOpened(err error) resilience.Outcome {
 
 // pick chooses an endpoint for the next attempt.
 func (x *Exchange) pick() bool {
+	x.turn()
 	h := &x.hint
 	h.Now, h.Rand, h.Tried = x.Clock, random(), x.tried
 	if x.rt.Hash.On != "" && !h.HasHash {

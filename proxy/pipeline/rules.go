@@ -9,11 +9,7 @@ import (
 // choose settles which endpoints of a target the request may go to: those of its grey release, as the rules leave them;
 // or it answers that a rule forbids the call.
 func (x *Exchange) choose(to *snapshot.Target) bool {
-	path := ""
-	if x.call.is {
-		path = x.Req.Path
-	}
-	method := x.rt.Method(path)
+	method := x.method()
 	if r := x.svc.Refuses(x.peer.Addr, x.peer.Text, method); r != nil {
 		return x.forbid(r)
 	}
@@ -25,6 +21,22 @@ func (x *Exchange) choose(to *snapshot.Target) bool {
 		return x.forbid(x.to.Forbidden)
 	}
 	return true
+}
+
+// method is what rules call the request.
+func (x *Exchange) method() string {
+	if x.call.is {
+		return x.rt.Method(x.Req.Path)
+	}
+	return x.rt.Method("")
+}
+
+// turn goes over to the endpoints that stand in for those of a grey release, when each of these was tried.
+func (x *Exchange) turn() {
+	if len(x.tried) == 0 || x.to.Spare() == nil || x.to.Set.Untried(x.tried) {
+		return
+	}
+	x.to, x.tried = x.to.Spare().Under(x.method()), x.tried[:0]
 }
 
 // forbid answers that a rule forbids the call.
