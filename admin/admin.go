@@ -36,6 +36,10 @@ type Process interface {
 	SetGate(closed bool, share float64) Gate
 	// Quit drains in a hurry and ends the process.
 	Quit() Drain
+	// Switches are the degradation switches, by name, and the journal of their changes, oldest first.
+	Switches() ([]Switch, []SwitchChange)
+	// SetSwitch changes one. The errors are ErrNoSwitch and ErrUnconfirmed, perhaps with more text.
+	SetSwitch(name string, w SwitchWrite) (Switch, error)
 }
 
 // Readiness is the answer of /ready.
@@ -144,8 +148,9 @@ func (a *api) full() *table {
 			"/drain":       {post: a.drain},
 			"/update-gate": {get: a.gate, post: a.setGate},
 			"/quit":        {post: a.quit},
+			"/switches":    {get: a.switches},
 		},
-		below: map[string]methods{"/services/": {get: a.service}, profiles: {get: profile}},
+		below: map[string]methods{"/services/": {get: a.service}, "/switches/": {get: a.oneSwitch, put: a.setSwitch}, profiles: {get: profile}},
 	}
 }
 

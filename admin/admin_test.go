@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -36,6 +37,9 @@ type script struct {
 	regs      []Registration
 	drained   chan struct{}
 	asked     []string
+	switches  []Switch
+	journal   []SwitchChange
+	writes    []SwitchWrite
 }
 
 func (p *script) Snapshot() *snapshot.Snapshot  { return p.snap }
@@ -54,6 +58,26 @@ func (p *script) Drain() Drain {
 	default:
 		return p.state
 	}
+}
+
+func (p *script) Switches() ([]Switch, []SwitchChange) { return p.switches, p.journal }
+
+func (p *script) SetSwitch(name string, w SwitchWrite) (Switch, error) {
+	for _, s := range p.switches {
+		switch {
+		case s.Name != name:
+			continue
+		case s.Level == 3 && *w.Enabled && !w.Confirm:
+			return Switch{}, fmt.Errorf("%w: level 3", ErrUnconfirmed)
+		}
+		p.writes = append(p.writes, w)
+		s.State = "off"
+		if *w.Enabled {
+			s.State = "on"
+		}
+		return s, nil
+	}
+	return Switch{}, fmt.Errorf("%w %s", ErrNoSwitch, name)
 }
 
 func (p *script) Quit() Drain {

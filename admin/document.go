@@ -89,6 +89,11 @@ func document(c *config.Config) object {
 	putPart(o, "policies", policies)
 	putPart(o, "bulkheads", bulkheadDocuments(c.Bulkheads))
 	putPart(o, "services", services)
+	switches := object{}
+	for name, w := range c.Switches {
+		switches[name] = switchDocument(w)
+	}
+	putPart(o, "switches", switches)
 	putPart(o, "defaults", policyDocument(&c.Defaults))
 	var inbound []object
 	for _, in := range c.Inbound {
@@ -216,6 +221,7 @@ func policyDocument(p *config.Policy) object {
 	putPart(o, "retry", retry)
 	offOr(o, "backup", p.Backup.Off, backupDocument(&p.Backup))
 	putOpt(o, "dual_send", p.DualSend, same[bool])
+	putOpt(o, "fallback", p.Fallback, fallbackDocument)
 	putOpt(o, "lb", p.LB, balancerDocument)
 	putOpt(locality, "prefer", p.Locality.Prefer, same[string])
 	putOpt(locality, "spill_below", p.Locality.SpillBelow, same[float64])

@@ -33,7 +33,7 @@ func TestDocument(t *testing.T) {
 				t.Fatalf("%v\n%s", err, text)
 			}
 			diff := cmp.Diff(c, again,
-				cmpopts.IgnoreTypes(config.Origin{}), cmpopts.IgnoreUnexported(config.Config{}, config.Service{}),
+				cmpopts.IgnoreTypes(config.Origin{}), cmpopts.IgnoreUnexported(config.Config{}, config.Service{}, config.Switch{}),
 				cmpopts.IgnoreFields(config.Config{}, "Warnings"), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty(),
 				cmpopts.SortSlices(func(a, b config.Header) bool { return a.Name < b.Name }),
 				cmpopts.SortSlices(func(a, b config.ValueMatch) bool { return a.Name < b.Name }))

@@ -13,12 +13,14 @@ import (
 
 // methods says what answers a path.
 type methods struct {
-	get, post handler
+	get, post, put handler
 }
 
 // allow lists the methods in the form of the Allow header.
 func (m methods) allow() string {
 	switch {
+	case m.get != nil && m.put != nil:
+		return "GET, HEAD, PUT"
 	case m.get != nil && m.post != nil:
 		return "GET, HEAD, POST"
 	case m.post != nil:
@@ -64,6 +66,8 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost:
 		serve = m.post
+	case r.Method == http.MethodPut:
+		serve = m.put
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		serve = nil
 	}
@@ -72,7 +76,7 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, problem{Status: http.StatusMethodNotAllowed, Title: "method not allowed", Detail: r.URL.Path + " takes " + m.allow()})
 		return
 	}
-	if r.Method == http.MethodPost && (r.Header.Get("Origin") != "" || crossSite(r.Header.Get("Sec-Fetch-Site"))) {
+	if (r.Method == http.MethodPost || r.Method == http.MethodPut) && (r.Header.Get("Origin") != "" || crossSite(r.Header.Get("Sec-Fetch-Site"))) {
 		refuse(w, r, problem{Status: http.StatusForbidden, Title: "origin not allowed", Detail: "a request that changes something must not come from a web page"})
 		return
 	}

@@ -68,6 +68,7 @@ func (c *Config) check() Errors {
 			k.one(cl)
 		}
 	}
+	k.switches()
 	k.policies()
 	k.errors = append(k.errors, append(c.groupCircles(), c.rulesTwice()...)...)
 	return k.errors
@@ -214,6 +215,26 @@ func (k *checker) policies() {
 		}
 	}
 	k.use("defaults.use", c.Defaults.Use)
+}
+
+// switches looks for the services and routes that switches name.
+func (k *checker) switches() {
+	for _, name := range slices.Sorted(maps.Keys(k.config.Switches)) {
+		w := k.config.Switches[name]
+		for _, cl := range w.claims {
+			k.one(cl)
+		}
+		s := k.config.Services[w.Service]
+		if s != nil && s.Protocol == "tcp" && (w.Mode == ModeFallback || w.Answer.Kind == KindLocal) {
+			k.fail(claim{path: "switches." + name, from: w.From}, "protocol tcp has no answers that another could stand in for: mode shield with empty, answer or error is possible")
+		}
+		if s == nil || w.Route == "" {
+			continue
+		}
+		if !slices.ContainsFunc(s.Routes, func(r *Route) bool { return r.Name == w.Route }) {
+			k.fail(claim{path: "switches." + name + ".route", from: w.From}, "the service "+strconv.Quote(w.Service)+" has no route "+strconv.Quote(w.Route))
+		}
+	}
 }
 
 func (k *checker) use(path string, use Opt[string]) {

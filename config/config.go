@@ -77,6 +77,7 @@ type Config struct {
 	Groups    []GroupSwitch
 	Grey      map[string]*Grey
 	Inbound   []*Inbound
+	Switches  map[string]*Switch
 	Telemetry Telemetry
 
 	// Warnings says what is allowed, yet hardly meant, with its place.
@@ -395,6 +396,7 @@ type Policy struct {
 	Retry          Retry
 	Backup         Backup
 	DualSend       Opt[bool]
+	Fallback       Opt[Fallback]
 	LB             Opt[LB]
 	Locality       Locality
 	Warmup         Opt[time.Duration]

@@ -15,6 +15,7 @@ func (c *Config) doubts() Errors {
 		all = append(all, tooLong(path+".policy", &base)...)
 		all = append(all, neverRetried(path+".policy", &base)...)
 		all = append(all, shadowed(path, s.Routes)...)
+		all = append(all, standsInFor(path, s, &base)...)
 		for i, r := range s.Routes {
 			all = append(all, c.routeDoubts(path+".routes["+strconv.Itoa(i)+"]", s, r, &base)...)
 		}
@@ -76,3 +77,23 @@ func (m *Match) everything() bool {
 	return path && m.GRPC == "" && len(m.Methods)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Segments)+len(m.Callers) == 0 &&
 		(len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (!m.HasPercent || m.Percent >= 1)
 }
+
+// standsInFor tells of fallbacks that are never used, and of those that make success of what an app says for all its methods
+// and of a backup beside which everything is sent twice anyway.
+func standsInFor(path string, s *Service, p *Policy) Errors {
+	var all Errors
+	f := p.Fallback
+	if f.Value.Answer.Kind != "" && s.Critical {
+		all = append(all, f.From.errorAt(path+".policy.fallback", "a critical service is not degraded by itself: only a switch with mode: fallback does it"))
+	}
+	if f.Value.Answer.Kind != "" && slices.ContainsFunc(f.Value.When, ofApplication) {
+		all = append(all, f.From.errorAt(path+".policy.fallback.when", "an answer of the app itself becomes a success here, for every method of the service: say it in the routes that may"))
+	}
+	if p.DualSend.Value && p.Backup.On() {
+		all = append(all, p.Backup.After.From.errorAt(path+".policy.backup", "dual_send sends everything twice: there is no backup beside it"))
+	}
+	return all
+}
+
+// ofApplication reports whether a word of a fallback's when is about what the app says.
+func ofApplication(word string) bool { return !slices.Contains(TransportFailures(), word) }

@@ -47,7 +47,8 @@ func newGrammar() *grammar {
 		in("groups", "calls meant for one group go to others", func(c *Config) *[]GroupSwitch { return &c.Groups }, list(groupSwitchValue())),
 		in("grey", "grey releases: some requests go to the new endpoints, and only they, by name", func(c *Config) *map[string]*Grey { return &c.Grey },
 			mapping(pointer(greyValue()), nameProblem)),
-		soon[Config]("switches"),
+		in("switches", "degradation: what is answered in place of a service, while it is on", func(c *Config) *map[string]*Switch { return &c.Switches },
+			mapping(pointer(switchValue()), nameProblem)),
 		in("telemetry", "what is reported, and where", func(c *Config) *Telemetry { return &c.Telemetry }, telemetryValue()),
 	)
 	return g

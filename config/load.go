@@ -71,7 +71,7 @@ func (d *decoder) onlyMesh(root *yaml.Node) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		switch key := root.Content[i]; key.Value {
 		case "node", "listen", "limits", "registries", "config_center", "inbound", "discovery", "telemetry", "bulkheads":
-			d.errors = append(d.errors, d.origin(key).errorAt(key.Value, "belongs to the local file; this source gives services, policies and defaults"))
+			d.errors = append(d.errors, d.origin(key).errorAt(key.Value, "belongs to the local file; this source gives services, policies, switches and defaults"))
 		}
 	}
 }

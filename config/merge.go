@@ -12,15 +12,15 @@ type Layer struct {
 	Config *Config
 }
 
-// Merge puts the services, their rules, the named policies and the defaults of ranked sources together. Of each service, named policy
-// and of the defaults the whole of the highest rank counts; of equal ranks the layer given first. All else comes from
+// Merge puts the services, their rules, the named policies, the switches and the defaults of ranked sources together. Of each
+// service, named policy, switch and of the defaults the whole of the highest rank counts; of equal ranks the layer given first. All else comes from
 // base, which ranks as the local file. Services keep their pointers, so that one that did not change is known by it. The
 // error is an Errors: references that name nothing, and hosts and ports that are taken twice.
 func Merge(base *Config, layers ...Layer) (*Config, error) {
 	ranked := append([]Layer{{Rank: RankFile, Config: base}}, layers...)
 	slices.SortStableFunc(ranked, func(a, b Layer) int { return cmp.Compare(b.Rank, a.Rank) })
 	out := *base
-	out.Services, out.Policies = map[string]*Service{}, map[string]*Policy{}
+	out.Services, out.Policies, out.Switches = map[string]*Service{}, map[string]*Policy{}, map[string]*Switch{}
 	out.Defaults, out.Warnings = Policy{}, nil
 	hasDefaults := false
 	for _, l := range ranked {
@@ -29,6 +29,7 @@ func Merge(base *Config, layers ...Layer) (*Config, error) {
 		}
 		addMissing(out.Services, l.Config.Services)
 		addMissing(out.Policies, l.Config.Policies)
+		addMissing(out.Switches, l.Config.Switches)
 		out.Warnings = append(out.Warnings, l.Config.Warnings...)
 		if !hasDefaults && fingerprint(&l.Config.Defaults) != fingerprint(&Policy{}) {
 			out.Defaults, hasDefaults = l.Config.Defaults, true

@@ -72,6 +72,7 @@ func (p *Policy) over(l *Policy) {
 	inherit(&p.Retry.BudgetMinPerSecond, &l.Retry.BudgetMinPerSecond)
 	p.Backup.over(&l.Backup)
 	inherit(&p.DualSend, &l.DualSend)
+	inherit(&p.Fallback, &l.Fallback)
 	inherit(&p.LB, &l.LB)
 	inherit(&p.Locality.Prefer, &l.Locality.Prefer)
 	inherit(&p.Locality.SpillBelow, &l.Locality.SpillBelow)

@@ -185,7 +185,7 @@ func TestSchemaRefuses(t *testing.T) {
 	for _, text := range []string{
 		"nodes: {}", "node: {service: 5}", "defaults: {timeout: 5}", "defaults: {retry: many}", "defaults: {lb: {adaptive: {slow_weight: 0}}}",
 		"defaults: {breaker: off}", "services: {a: {endpoints: [{weight: 1}]}}", "registries: {a: {}}", "limits: {half_close: x}",
-		"defaults: {outlier: {error_ratio: 20}}", "switches: {}", "inbound: [{app: 'a:1', routes: [{to: {service: a}}]}]",
+		"defaults: {outlier: {error_ratio: 20}}", "switches: {a: {service: b, level: 4, empty: {}}}", "inbound: [{app: 'a:1', routes: [{to: {service: a}}]}]",
 	} {
 		if err := v.check(v.root, plain(t, []byte(text)), "$"); err == nil {
 			t.Errorf("fits the schema: %s", text)

@@ -102,7 +102,7 @@ func spelled(p *config.Policy) []spelledField {
 		spell("retry.budget.ratio", p.Retry.BudgetRatio, share),
 		spell("retry.budget.min_per_second", p.Retry.BudgetMinPerSecond, strconv.Itoa),
 		backupField(&p.Backup), spell("backup.max_ratio", p.Backup.MaxRatio, share),
-		spell("dual_send", p.DualSend, strconv.FormatBool),
+		spell("dual_send", p.DualSend, strconv.FormatBool), spell("fallback", p.Fallback, fallback),
 		spell("lb", p.LB, balancer),
 		spell("locality.prefer", p.Locality.Prefer, same), spell("locality.spill_below", p.Locality.SpillBelow, share),
 		spell("warmup", p.Warmup, config.Span),
@@ -122,6 +122,13 @@ func backupField(b *config.Backup) spelledField {
 		return spell("backup.after", b.Off, none)
 	}
 	return spell("backup.after", b.After, config.BackupAfter.String)
+}
+
+func fallback(f config.Fallback) string {
+	if f.Answer.Kind == "" {
+		return "none"
+	}
+	return f.Answer.Kind + " when " + strings.Join(f.When, " ")
 }
 
 func spelledBreaker(b *config.Breaker) []spelledField {

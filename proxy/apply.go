@@ -55,11 +55,12 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 	var changed []*snapshot.Service
 	var fresh []*snapshot.Endpoint // of groups that calls are switched to
 	now := time.Now()
-	for dir, d := range directories(next) {
-		for _, s := range d.List {
+	for _, side := range sides() {
+		dir := side.dir
+		for _, s := range side.of(next).List {
 			var was *snapshot.Service
 			if prev != nil {
-				was, _ = directory(prev, dir).Get(s.Name)
+				was, _ = side.of(prev).Get(s.Name)
 			}
 			if was == s {
 				continue
@@ -94,8 +95,18 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 	return changed
 }
 
-func directories(s *snapshot.Snapshot) map[telemetry.Direction]*snapshot.Directory {
-	return map[telemetry.Direction]*snapshot.Directory{telemetry.Outbound: s.Outbound, telemetry.Inbound: s.Inbound}
+// side is one of the directories of a snapshot.
+type side struct {
+	dir telemetry.Direction
+	of  func(*snapshot.Snapshot) *snapshot.Directory
+}
+
+func sides() []side {
+	return []side{
+		{telemetry.Outbound, func(s *snapshot.Snapshot) *snapshot.Directory { return s.Outbound }},
+		{telemetry.Inbound, func(s *snapshot.Snapshot) *snapshot.Directory { return s.Inbound }},
+		{telemetry.Outbound, func(s *snapshot.Snapshot) *snapshot.Directory { return s.Aside }},
+	}
 }
 
 func directory(s *snapshot.Snapshot, dir telemetry.Direction) *snapshot.Directory {
@@ -123,6 +134,7 @@ func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Servic
 		}
 		p.gauge(s)
 	}
+	p.settleSwitches(prev, next)
 	if prev == nil {
 		return
 	}
@@ -140,9 +152,9 @@ func (p *Proxy) letGo(now time.Time, prev, next *snapshot.Snapshot, changed []*s
 			kept[e.Pool] = true
 		}
 	}
-	for dir, d := range directories(prev) {
-		for _, was := range d.List {
-			is, ok := directory(next, dir).Get(was.Name)
+	for _, side := range sides() {
+		for _, was := range side.of(prev).List {
+			is, ok := side.of(next).Get(was.Name)
 			if ok && is == was {
 				continue
 			}
@@ -157,8 +169,8 @@ func (p *Proxy) letGo(now time.Time, prev, next *snapshot.Snapshot, changed []*s
 }
 
 func lives(s *snapshot.Snapshot, service, route string) bool {
-	for _, d := range directories(s) {
-		svc, ok := d.Get(service)
+	for _, side := range sides() {
+		svc, ok := side.of(s).Get(service)
 		if !ok {
 			continue
 		}

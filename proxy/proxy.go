@@ -54,6 +54,9 @@ type Proxy struct {
 	leaving   time.Time      // when we will be gone, since Leave was called
 	done      sync.WaitGroup // goroutines of listeners and connections
 
+	journalMu sync.Mutex
+	journal   []SwitchEntry // of switches; guarded by journalMu
+
 	sickMu sync.Mutex
 	sick   map[sickKey]struct{} // services with ejected endpoints; guarded by sickMu
 	wake   chan struct{}        // tells Run that there is more to do
@@ -143,7 +146,7 @@ func (p *Proxy) sweepRetired(now time.Time) {
 
 // each visits every endpoint of a snapshot.
 func each(s *snapshot.Snapshot, f func(*snapshot.Endpoint)) {
-	for _, d := range []*snapshot.Directory{s.Outbound, s.Inbound} {
+	for _, d := range []*snapshot.Directory{s.Outbound, s.Inbound, s.Aside} {
 		for _, svc := range d.List {
 			for _, e := range svc.Endpoints {
 				f(e)

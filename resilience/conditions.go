@@ -36,7 +36,7 @@ func ParseConditions(words []string) (Conditions, error) {
 			c.set(500, 599)
 		default:
 			if name, ok := strings.CutPrefix(w, "grpc:"); ok {
-				g, ok := parseGRPCName(name)
+				g, ok := GRPCNamed(name)
 				if !ok {
 					return Conditions{}, &ConditionError{Word: w}
 				}

@@ -60,7 +60,8 @@ func (g GRPC) failed() bool {
 }
 
 // parseGRPCName finds a status by the name that String gives it.
-func parseGRPCName(name string) (GRPC, bool) {
+// GRPCNamed returns the status of a failure by its name, such as unavailable.
+func GRPCNamed(name string) (GRPC, bool) {
 	for g := GRPCCancelled; g < GRPCInvalid; g++ {
 		if g.String() == name {
 			return g, true

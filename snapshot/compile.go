@@ -30,8 +30,10 @@ func Compile(mesh *config.Mesh, prev *Snapshot, o Options) (*Snapshot, error) {
 	c.greyReleases(next)
 	c.bulkheads = c.sharedLimits()
 	next.Bulkheads = c.bulkheads
+	c.degradation(next)
 	next.Outbound = c.outbound()
 	next.Inbound = c.inbound()
+	next.Aside = c.asides()
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
 	}
@@ -51,6 +53,8 @@ type compiler struct {
 	sets        map[string]*rules.Set // rules by service
 	programs    programs
 	greys       []*Grey
+	aside       map[string]*Service  // that no host leads to, so far
+	switches    map[string][]*Switch // by the service that they degrade
 	errs        []error
 }
 

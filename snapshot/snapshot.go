@@ -29,6 +29,8 @@ type Snapshot struct {
 
 	rules    map[string]*rules.Set // by service
 	programs programs
+	Aside    *Directory // places that no host leads to: what stands in for services, and mirrors
+	Switches []*Switch  // sorted by name
 }
 
 // Store holds the snapshot in force. It has one writer; an exchange loads it once, when its head is parsed.
@@ -106,6 +108,10 @@ type Route struct {
 	Latency        *resilience.Latency // of first attempts; nil where nobody asks
 	Breaker        *resilience.Breaker // nil: off
 	Limiter        *resilience.Limiter
+	Shields        []*Switch // while one is on, no call is made
+	StandIns       []*Switch // while one is on, it answers for failures
+	Watchers       []*Switch // those of both that are told how calls end
+	Fallback       *Fallback // nil: none
 	Rewrite        *Rewrite
 	Respond        *config.Respond
 	Redirect       *config.Redirect

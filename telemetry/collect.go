@@ -231,6 +231,7 @@ func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 	s.count(d.returns, u.online.Load(), svc)
 	u.spared.each(func(why string, n uint64) { s.count(d.spared, n, svc, pair("why", why)) })
 	s.count(d.panics, u.panics.Load(), svc)
+	u.stoodIn.each(func(kind string, n uint64) { s.count(d.stoodIn, n, pair("kind", kind), svc) })
 	u.limits.each(func(limit string, n uint64) { s.count(d.limits, n, pair("limit", limit), svc) })
 }
 
@@ -242,6 +243,7 @@ func (s *scrape) total(d *prometheus.Desc, v float64, labels ...*dto.LabelPair) 
 func whyName(w resilience.Why) string {
 	names := [whys]string{
 		"none", "first", "retry", "stale", "exhausted", "budget", "not_retryable", "body", "deadline", "caller", "breaker",
+		"pushback", "backup", "dual_send", "backup_cap", "no_other",
 	}
 	if w < whys && names[w] != "" {
 		return names[w]

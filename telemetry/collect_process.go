@@ -39,6 +39,7 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 			s.gauge(d.rules, float64(v.Rules), pair("rank", v.Rank), pair("service", label(v.Service)))
 		}
 	}
+	p.switches.each(func(name string, state int) { s.gauge(d.switches, float64(state), pair("switch", name)) })
 	p.limits.each(func(limit string, n uint64) { s.count(d.limits, n, pair("limit", limit), pair("service", "")) })
 
 	s.count(d.logLines, r.log.lines.Load())

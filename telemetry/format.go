@@ -56,6 +56,7 @@ func appendLine(b []byte, o *Outcome, text bool) []byte {
 	l.num(`,"bytes_out":`, o.BytesOut)
 	l.str(`,"request_id":"`, o.RequestID, capName)
 	l.str(`,"trace_id":"`, o.TraceID, capShort)
+	l.word(`,"fallback":"`, o.Fallback)
 	l.yes(`,"upgraded":`, o.Upgraded)
 	l.word(`,"grpc_status":"`, o.GRPC.String())
 	l.num(`,"messages_in":`, o.MessagesIn)

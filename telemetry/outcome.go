@@ -57,6 +57,7 @@ type Outcome struct {
 	BytesIn   int64 // request body, or bytes from downstream
 	BytesOut  int64 // response body, or bytes to downstream
 	Upgraded  bool
+	Fallback  string // what stood in for a failed call: answer, empty, local, stale; empty: nothing did
 
 	GRPC                    resilience.GRPC // status of a gRPC call; NotGRPC: none
 	MessagesIn, MessagesOut int64           // of a gRPC call, from and to downstream

@@ -73,6 +73,7 @@ type Upstream struct {
 	sparedTold, panicTold atomic.Int64  // Unix nanoseconds of the last event
 	limits                counts
 	away                  counts // GOAWAY of HTTP/2 by code
+	stoodIn               counts // answers in place of the service, by what did it
 }
 
 // UpstreamConn returns the handle of a service's connections, the same one for the same name.
@@ -107,6 +108,10 @@ func (u *Upstream) Failed(reason resilience.Reason) {
 		u.failures[reason].Add(1)
 	}
 }
+
+// StoodIn counts an answer in place of the service, by what gave it: a shield (no call was made) or a fallback (the call
+// failed).
+func (u *Upstream) StoodIn(kind string) { u.stoodIn.add(kind) }
 
 // Away counts a GOAWAY of an endpoint by its code.
 func (u *Upstream) Away(code string) { u.away.add(code) }
@@ -204,6 +209,7 @@ type parts struct {
 	retired    [2]counts // connections downstream and upstream, by why
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
+	switches   states
 }
 
 type listenerKey struct {

@@ -74,6 +74,8 @@ func everything(r *Recorder) {
 	up.Away("ENHANCE_YOUR_CALM")
 	up.LimitRefused("in_flight")
 	r.LimitRefused("connections")
+	up.StoodIn("shield")
+	r.SwitchState("reviews-off", 2)
 	l := r.Listener(Outbound, "outbound")
 	l.Opened()
 	l.Opened()

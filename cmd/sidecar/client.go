@@ -32,20 +32,27 @@ const maxAnswer = 256 << 20
 // call makes a request and decodes a good answer into out. status is that of the answer; an answer that says no is an
 // error unless it is allowed, and decoded then.
 func (c *client) call(method, path string, query url.Values, out any, allowed ...int) (status int, err error) {
-	target := c.base + path
 	if len(query) > 0 {
-		target += "?" + query.Encode()
+		path += "?" + query.Encode()
 	}
-	q, err := http.NewRequest(method, target, nil)
+	return c.send(method, path, nil, out, allowed...)
+}
+
+// send is call with a body, JSON if there is one, and a path with its query.
+func (c *client) send(method, path string, body io.Reader, out any, allowed ...int) (status int, err error) {
+	q, err := http.NewRequest(method, c.base+path, body)
 	if err != nil {
 		return 0, err
+	}
+	if body != nil {
+		q.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := c.http.Do(q)
 	if err != nil {
 		return 0, fmt.Errorf("the admin API does not answer: %w", err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return resp.StatusCode, err
 	}
@@ -55,12 +62,12 @@ func (c *client) call(method, path string, query url.Values, out any, allowed ..
 	}
 	if !good {
 		var p struct{ Title, Detail string }
-		if json.Unmarshal(body, &p) == nil && p.Title != "" {
+		if json.Unmarshal(text, &p) == nil && p.Title != "" {
 			return resp.StatusCode, fmt.Errorf("%s %s: %s: %s", method, path, p.Title, p.Detail)
 		}
 		return resp.StatusCode, fmt.Errorf("%s %s: %s", method, path, resp.Status)
 	}
-	if err := json.Unmarshal(body, out); err != nil {
+	if err := json.Unmarshal(text, out); err != nil {
 		return resp.StatusCode, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return resp.StatusCode, nil

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/sidecar-mesh/sidecar/admin"
+	"github.com/sidecar-mesh/sidecar/proxy"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
@@ -79,5 +81,52 @@ func (v *view) drained() admin.Drain {
 		return admin.Drain{State: "drained", Cut: int(v.life.cut.Load())}
 	default:
 		return admin.Drain{State: "draining"}
+	}
+}
+
+// Switches implements admin.Process.
+func (v *view) Switches() ([]admin.Switch, []admin.SwitchChange) {
+	states, entries := v.proxy.Switches()
+	list := make([]admin.Switch, 0, len(states))
+	for _, s := range states {
+		list = append(list, switchOf(s))
+	}
+	journal := make([]admin.SwitchChange, 0, len(entries))
+	for _, e := range entries {
+		journal = append(journal, changeOf(e))
+	}
+	return list, journal
+}
+
+// SetSwitch implements admin.Process.
+func (v *view) SetSwitch(name string, w admin.SwitchWrite) (admin.Switch, error) {
+	s, err := v.proxy.SetSwitch(name, proxy.SwitchWrite{On: *w.Enabled, By: w.By, Reason: w.Reason, Confirm: w.Confirm})
+	switch {
+	case errors.Is(err, proxy.ErrNoSwitch):
+		return admin.Switch{}, fmt.Errorf("%w: %w", admin.ErrNoSwitch, err)
+	case errors.Is(err, proxy.ErrUnconfirmed):
+		return admin.Switch{}, fmt.Errorf("%w: %w", admin.ErrUnconfirmed, err)
+	case err != nil:
+		return admin.Switch{}, err
+	}
+	return switchOf(s), nil
+}
+
+func switchOf(s proxy.SwitchStatus) admin.Switch {
+	c := s.Config
+	v := admin.Switch{
+		Name: s.Name, Service: c.Service, Route: c.Route, Level: c.Level, Mode: c.Mode, Answer: c.Answer.Kind,
+		State: s.State.State().String(), Auto: c.Auto != nil, Description: c.Description, Owner: c.Owner, From: c.From.String(),
+	}
+	if !s.Last.Time.IsZero() {
+		last := changeOf(s.Last)
+		v.Last = &last
+	}
+	return v
+}
+
+func changeOf(e proxy.SwitchEntry) admin.SwitchChange {
+	return admin.SwitchChange{
+		Time: e.Time, Switch: e.Switch, Service: e.Service, Level: e.Level, Old: e.From, New: e.To, By: e.By, Reason: e.Reason,
 	}
 }

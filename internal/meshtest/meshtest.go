@@ -36,8 +36,8 @@ func Compile(t testing.TB, document string, origins ...string) *snapshot.Snapsho
 
 // Bind gives routes their counters and endpoints their pools.
 func Bind(snap *snapshot.Snapshot, rec *telemetry.Recorder, pool func(*snapshot.Service, *snapshot.Endpoint)) {
-	for dir, d := range map[telemetry.Direction]*snapshot.Directory{
-		telemetry.Outbound: snap.Outbound, telemetry.Inbound: snap.Inbound,
+	for d, dir := range map[*snapshot.Directory]telemetry.Direction{
+		snap.Outbound: telemetry.Outbound, snap.Inbound: telemetry.Inbound, snap.Aside: telemetry.Outbound,
 	} {
 		for _, s := range d.List {
 			s.Rest.Meters = rec.Series(dir, s.Name, "")
@@ -59,6 +59,9 @@ func (Quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerd
 
 // Breaker implements pipeline.Observer.
 func (Quiet) Breaker(*snapshot.Route, resilience.BreakerChange) {}
+
+// Switched implements pipeline.Observer.
+func (Quiet) Switched(*snapshot.Switch, resilience.SwitchChange) {}
 
 // Offline implements pipeline.Observer.
 func (Quiet) Offline(*snapshot.Endpoint, time.Time) {}

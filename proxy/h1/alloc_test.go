@@ -64,7 +64,10 @@ services:
 services:
   orders:
     endpoints: [ORIGIN]
-    policy: {retry: 1, idempotent: true, backup: p90}
+    policy: {retry: 1, idempotent: true, backup: p90, fallback: {stale: 10m}}
+switches:
+  away: {service: orders, empty: {}, auto: {when: {error_ratio: 50%}}}
+  soft: {service: orders, mode: fallback, empty: {}}
 `
 	rulesConfig = `
 node: {service: shop, address: 10.1.1.1}

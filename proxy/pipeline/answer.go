@@ -64,6 +64,9 @@ func (x *Exchange) fail(a resilience.Action) {
 // answer sends an answer of our own: one line of text that names the reason, the service and what to look at. A status of
 // 0 stands for what the reason says.
 func (x *Exchange) answer(reason resilience.Reason, status int, detail string) {
+	if x.replaceRefusal(reason, detail) {
+		return
+	}
 	if status == 0 {
 		status = reason.HTTPStatus()
 	}
@@ -159,6 +162,10 @@ func (x *Exchange) connect() {
 		return
 	}
 	x.raw = true
+	if w := x.shield(); w != nil {
+		x.answer(resilience.Degraded, 0, "the switch "+w.Name+" is on")
+		return
+	}
 	if !x.choose(x.rt.Targets[0]) || !x.admit() {
 		return
 	}
@@ -182,7 +189,7 @@ func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name st
 	x.down = s
 	defer x.record()
 	defer func() {
-		if x.out.Reason != resilience.None {
+		if x.out.Reason != resilience.None && !s.orderly {
 			down.Reset() // so that it looks like what it is: a peer that refuses
 		}
 		_ = down.Close()
@@ -194,6 +201,9 @@ func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name st
 	}
 	x.svc, x.rt = svc, svc.Rest
 	x.bind()
+	if x.shieldedTCP(s) {
+		return
+	}
 	if !x.choose(x.rt.Targets[0]) || !x.admit() {
 		return
 	}
@@ -203,12 +213,15 @@ func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name st
 		x.tunnel()
 	}
 	x.leave()
+	x.watch()
 }
 
 // rawStream is the downstream half of a TCP connection: it has no messages, so an answer of our own is a reset.
 type rawStream struct {
 	conn  *netio.Conn
 	first []byte
+	// orderly says that what was refused ends as if the service had closed the connection.
+	orderly bool
 }
 
 func (s *rawStream) Body() Body                    { return nil }

@@ -26,6 +26,8 @@ type Observer interface {
 	Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.EjectVerdict)
 	// Breaker tells a change of a route's breaker.
 	Breaker(r *snapshot.Route, c resilience.BreakerChange)
+	// Switched tells what the rule of a degradation switch has done.
+	Switched(w *snapshot.Switch, c resilience.SwitchChange)
 	// Offline tells that an endpoint said that it leaves; its state says so already. It is told for each such answer.
 	Offline(e *snapshot.Endpoint, until time.Time)
 	// Online tells that an endpoint that is out for that reason answered an attempt begun at that time without saying so.
@@ -85,6 +87,8 @@ type Exchange struct {
 	wakeUp  func()
 	aside   func() // sends the request body beside the wait for a response
 	racing  *racing
+	key     []byte // of an answer that is remembered
+	kept    []byte // of its body
 }
 
 // state is what an exchange forgets when it is over.
@@ -127,6 +131,9 @@ type state struct {
 	ahead ahead     // of the response body
 	due   time.Time // when to ask for an attempt beside the one in progress; zero: never
 	late  bool      // that time has come, and action is such an attempt
+	// standing says that the answer stands in for the service's: nothing else does for it. keeping says that the body on its
+	// way is kept, so that it may stand in for a later one.
+	standing, keeping bool
 
 	retryIn int64 // seconds, of an answer of ours
 	out     telemetry.Outcome
@@ -189,13 +196,16 @@ func (x *Exchange) serve() {
 		x.respond()
 		return
 	}
-	if !x.prepare() || !x.admit() {
+	if x.shielded() || !x.prepare() {
 		return
 	}
-	if x.try() {
-		x.relay()
+	if x.admit() {
+		if x.try() && !x.replaceAnswer() {
+			x.relay()
+		}
+		x.leave()
 	}
-	x.leave()
+	x.watch()
 }
 
 // try runs the call: it makes attempts until one has an answer to relay, or answers locally.

@@ -32,7 +32,10 @@ func (x *Exchange) relay() {
 	}
 	ok := false
 	if err == nil {
-		ok = x.relayBody()
+		x.remember()
+		if ok = x.relayBody(); ok {
+			x.remembered()
+		}
 	} else {
 		x.lostCaller(err)
 	}
@@ -92,13 +95,16 @@ func (x *Exchange) pass(p []byte) error {
 	if x.call.is {
 		x.call.out.feed(p)
 	}
+	if x.keeping {
+		x.keep(p)
+	}
 	return x.down.Write(p)
 }
 
 // relayRaw lets the kernel move the rest of a large body.
 func (x *Exchange) relayRaw(body Body) (bool, error) {
 	src, n := body.Raw()
-	if src == nil || n < rawFrom {
+	if src == nil || n < rawFrom || x.keeping {
 		return false, nil
 	}
 	dst := x.down.RawWriter(n)

@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/telemetry"
+)
+
+// applied is a proxy into which documents are put one after the other.
+type applied struct {
+	t *testing.T
+	*Proxy
+	rec *telemetry.Recorder
+}
+
+func newApplied(t *testing.T) *applied {
+	t.Helper()
+	rec, err := telemetry.New(telemetry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(Options{Recorder: rec, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Close()
+		if err := rec.Close(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	return &applied{t, p, rec}
+}
+
+func (a *applied) apply(document string) {
+	a.t.Helper()
+	cfg, err := config.LoadBytes("test", []byte(document), config.RankFile, func(string) (string, bool) { return "", false })
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
+	for name, s := range cfg.Services {
+		mesh.Endpoints[name] = &config.EndpointSet{List: s.Endpoints}
+	}
+	if err := a.Apply(mesh); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *applied) state(want string) {
+	a.t.Helper()
+	if got := a.Snapshot().Switch("away").State.State().String(); got != want {
+		a.t.Errorf("state %s, want %s", got, want)
+	}
+}
+
+// TestSwitchWrites: the latest write wins, be it a person's or an edit of the configuration; a reload that does not edit the
+// value changes nothing. All of it is in the journal (S-221).
+func TestSwitchWrites(t *testing.T) {
+	a := newApplied(t)
+	document := func(rest string) string {
+		return "listen: {outbound: none}\nservices: {b: {endpoints: ['10.0.0.1:80']}}\nswitches: {away: {service: b, empty: {}, " + rest + "}}\n"
+	}
+	a.apply(document("enabled: false"))
+	a.state("off")
+	if _, err := a.SetSwitch("away", SwitchWrite{On: true, By: "ann", Reason: "b is slow"}); err != nil {
+		t.Fatal(err)
+	}
+	a.state("on")
+	a.apply(document("enabled: false, owner: team")) // says what it said
+	a.state("on")
+	a.apply(document("enabled: true, owner: team"))
+	a.apply(document("owner: team"))
+	a.state("off")
+	if _, err := a.SetSwitch("none", SwitchWrite{}); !errors.Is(err, ErrNoSwitch) {
+		t.Errorf("unknown switch: %v", err)
+	}
+	list, journal := a.Switches()
+	var b strings.Builder
+	for _, e := range journal {
+		b.WriteString(e.From + ">" + e.To + " " + strings.TrimRight(e.By, "0123456789:") + " " + e.Reason + "\n")
+	}
+	const want = "off>on ann b is slow\non>on configuration test \non>off configuration test \n"
+	if b.String() != want || len(list) != 1 || list[0].Last.To != "off" {
+		t.Errorf("journal:\n%s%+v", b.String(), list)
+	}
+	events := a.rec.Events().Snapshot()
+	if len(events) != 3 || events[0].Kind != telemetry.EventSwitch || events[0].By != "ann" || events[0].To != "on" {
+		t.Errorf("events: %+v", events)
+	}
+	a.apply("listen: {outbound: none}\n")
+	if list, _ := a.Switches(); len(list) != 0 {
+		t.Errorf("a switch is left: %+v", list)
+	}
+}
+
+// TestSwitchLevel3: it is turned on with a confirmation and a reason only, and off without (S-159).
+func TestSwitchLevel3(t *testing.T) {
+	a := newApplied(t)
+	a.apply("listen: {outbound: none}\nservices: {b: {endpoints: ['10.0.0.1:80']}}\nswitches: {away: {service: b, level: 3, empty: {}}}\n")
+	for _, w := range []SwitchWrite{{On: true}, {On: true, Confirm: true}, {On: true, Reason: "r"}, {On: true, Confirm: true, Reason: "  "}} {
+		if _, err := a.SetSwitch("away", w); !errors.Is(err, ErrUnconfirmed) {
+			t.Errorf("%+v: %v", w, err)
+		}
+	}
+	a.state("off")
+	if _, err := a.SetSwitch("away", SwitchWrite{On: true, Confirm: true, Reason: "r"}); err != nil {
+		t.Error(err)
+	}
+	a.state("on")
+	if _, err := a.SetSwitch("away", SwitchWrite{}); err != nil {
+		t.Error(err)
+	}
+	a.state("off")
+}
+
+// TestShieldTCP: a connection ends in order (null), behind what there is to say (mock), or is reset (exception); the
+// endpoint sees none (S-160).
+func TestShieldTCP(t *testing.T) {
+	origin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = origin.Close() }()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		for {
+			nc, err := origin.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			accepted <- nc
+		}
+	}()
+	for _, tt := range []struct {
+		answer, want string
+		reset        bool
+	}{
+		{"empty: {}", "", false},
+		{"answer: {body: \"not now\\n\"}", "not now\n", false},
+		{"error: {}", "", true},
+	} {
+		t.Run(tt.answer, func(t *testing.T) {
+			a := newApplied(t)
+			a.apply("listen: {outbound: none}\nservices: {b: {protocol: tcp, listen: '127.0.0.1:0', endpoints: ['" + origin.Addr().String() +
+				"']}}\nswitches: {away: {service: b, enabled: true, " + tt.answer + "}}\n")
+			a.mu.Lock()
+			address := ""
+			for _, l := range a.listeners {
+				address = l.ln.Addr().String()
+			}
+			a.mu.Unlock()
+			nc, err := net.Dial("tcp", address)
+			if tt.reset && errors.Is(err, syscall.ECONNRESET) {
+				return // it was reset before we noticed that it stood
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = nc.Close() }()
+			_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+			got, err := io.ReadAll(nc)
+			if string(got) != tt.want || (err != nil) != tt.reset {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if len(accepted) > 0 {
+				t.Error("the endpoint was called")
+			}
+		})
+	}
+}
