@@ -192,6 +192,7 @@ func TestConfiguredGate(t *testing.T) {
 		defer cancel()
 		go func() { _ = m.Run(ctx, with(closed)) }()
 		time.Sleep(2 * time.Second)
+		synctest.Wait() // what Run wrote is seen here
 		if src.wait == nil || !g.State().Closed || g.State().By != "configuration" {
 			t.Errorf("%t, %+v", src.wait != nil, g.State())
 		}
