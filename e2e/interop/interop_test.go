@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		runCase(name, os.Getenv(addressVariable))
 		return
 	}
+	if os.Getenv(peerVariable) != "" {
+		servePeer()
+		return
+	}
 	sidecartest.Main(m)
 }
 

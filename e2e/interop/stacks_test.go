@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -66,6 +67,13 @@ func (s stack) run(ctx context.Context, args ...string) *exec.Cmd {
 // serve starts a peer that serves, and returns its address.
 func (s stack) serve(t *testing.T) string {
 	t.Helper()
+	address, _ := s.start(t)
+	return address
+}
+
+// start starts a peer that serves, and returns its address and what kills it, which the test's end does at the latest.
+func (s stack) start(t *testing.T) (address string, kill func()) {
+	t.Helper()
 	cmd := s.run(context.Background(), "server")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -75,15 +83,16 @@ func (s stack) serve(t *testing.T) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	t.Cleanup(kill)
 	port, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the server of %s did not start: %v", s.name, err)
 	}
-	return "127.0.0.1:" + strings.TrimSpace(port)
+	return "127.0.0.1:" + strings.TrimSpace(port), kill
 }
 
 // TestStacks lets each stack call each through two sidecars, and with all of them through one as well. The servers end their

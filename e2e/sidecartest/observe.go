@@ -39,6 +39,7 @@ type Record struct {
 	Direction, Protocol, Service, Route, Method, Path, Reason, Detail, Endpoint string
 	Status, Attempts, Retries, Replays                                          int
 	TotalMS                                                                     float64 `json:"total_ms"`
+	GRPCStatus                                                                  string  `json:"grpc_status"`
 }
 
 // Records waits until the access log has at least n records, and returns it. The log is written with a delay.

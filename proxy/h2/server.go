@@ -251,6 +251,7 @@ type exchange struct {
 	begun  bool
 	marked bool // the head said that we leave
 	over   bool // counted as such by the session
+	torn   code // what a tunnel that breaks off is reset with; 0: it is none
 }
 
 var _ pipeline.Stream = (*exchange)(nil)
@@ -433,12 +434,25 @@ func (x *exchange) Abort() {
 	x.c.session.mu.Lock()
 	defer x.c.session.mu.Unlock()
 	if !x.st.sentEnd && !wasReset(x.st.err) {
-		x.st.resetLocked(internalError)
+		why := internalError
+		if x.torn != 0 {
+			why = x.torn
+		}
+		x.st.resetLocked(why)
 	}
 }
 
-// Tunnel implements pipeline.Stream: a stream has no socket of its own.
-func (x *exchange) Tunnel() (*netio.Conn, []byte) { return nil, nil }
+// Tunnel implements pipeline.Stream: a stream has no socket of its own. A tunnel to a socket breaks off with an error of its
+// own (RFC 9113 8.5), one of another protocol is cancelled (RFC 8441 5).
+func (x *exchange) Tunnel() (*netio.Conn, []byte) {
+	if x.torn = cancelled; x.x.Req.Method == "CONNECT" {
+		x.torn = connectError
+	}
+	x.c.session.mu.Lock()
+	x.st.tunnel = true
+	x.c.session.mu.Unlock()
+	return nil, nil
+}
 
 // left implements leaver: the client gave the stream up, and what runs for it ends.
 func (c *serverConn) left(st *stream) {

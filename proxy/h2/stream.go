@@ -70,6 +70,7 @@ type stream struct {
 	sentEnd   bool
 	sentReset bool
 	peerReset bool   // the peer has given it up
+	tunnel    bool   // server: nothing but DATA belongs on it
 	lastSeq   uint64 // where our last DATA frame is: in the buffer of that flush,
 	lastAt    int    // at that place
 
@@ -110,6 +111,7 @@ func (st *stream) release() {
 	}
 	st.queue, st.behind, st.guarded = st.queue[:0], nil, nil
 	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted, st.late = false, false, false, false, false, false, false, false, false
+	st.tunnel = false
 	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
 	streams.Put(st)
 }
@@ -242,6 +244,9 @@ func (st *stream) headersLocked(h *head) error {
 	}
 	if st.left > 0 {
 		problem = "less DATA than content-length"
+	}
+	if st.tunnel {
+		problem = "HEADERS in a tunnel" // RFC 9113 8.5
 	}
 	if problem != "" {
 		h.release()

@@ -187,7 +187,7 @@ func (x *Exchange) tunnel() {
 	if up != nil && down != nil {
 		x.tunnelSockets(down, up, fromDown, fromUp)
 	} else {
-		x.tunnelStreams()
+		x.tunnelStreams(up)
 	}
 	x.close(false)
 }
@@ -219,8 +219,9 @@ func (x *Exchange) tunnelEnded(err error) {
 	}
 }
 
-// tunnelStreams is a tunnel of which at least one side is a stream among others.
-func (x *Exchange) tunnelStreams() {
+// tunnelStreams is a tunnel of which at least one side is a stream among others. to is the endpoint's socket, where the
+// tunnel has that for itself: it is reset when the client's stream is (RFC 9113 8.5).
+func (x *Exchange) tunnelStreams(to *netio.Conn) {
 	var act netio.Activity
 	act.Start(time.Now(), x.rt.IdleTimeout)
 	ended := make(chan error, 1)
@@ -231,6 +232,9 @@ func (x *Exchange) tunnelStreams() {
 			err = x.up.SendEnd(nil, false)
 		} else {
 			x.up.Interrupt()
+			if to != nil {
+				to.Reset()
+			}
 		}
 		ended <- err
 	}()
