@@ -177,3 +177,6 @@ func (l *Latency) draw(d *dice) time.Duration {
 	part := (u - l.quantiles[i-1]) / (l.quantiles[i] - l.quantiles[i-1])
 	return time.Duration(low * math.Pow(high/low, part))
 }
+
+// Fixed is the one time of a latency that does not vary, else the lowest.
+func (l *Latency) Fixed() time.Duration { return l.values[0] }
