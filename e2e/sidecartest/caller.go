@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type Load struct {
 type Call struct {
 	Address, Host, Path string
 	Method              string        // GET if empty
+	Body                string        // sent with its length, if not empty
 	Callers             int           // connections, each with one call after the other
 	Pause               time.Duration // between two calls of one caller
 }
@@ -38,6 +40,9 @@ func Steady(t testing.TB, c Call) *Load {
 		c.Method = "GET"
 	}
 	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n\r\n", c.Method, c.Path, c.Host)
+	if c.Body != "" {
+		request = strings.Replace(request, "\r\n\r\n", fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n%s", len(c.Body), c.Body), 1)
+	}
 	for range c.Callers {
 		l.work.Go(func() { l.call(c, request) })
 	}
