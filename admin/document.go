@@ -127,7 +127,7 @@ func limitsDocument(l *config.Limits) object {
 		"header_timeout": config.Span(l.HeaderTimeout), "idle_timeout": config.Span(l.IdleTimeout),
 		"drain_grace": config.Span(l.DrainGrace), "drain_timeout": config.Span(l.DrainTimeout),
 		"replay_bytes": bytesText(l.ReplayBytes), "half_close": l.HalfClose,
-		"window_memory": bytesText(l.WindowMemory), "max_age": config.Span(l.MaxAge), "max_requests": l.MaxRequests,
+		"window_memory": bytesText(l.WindowMemory), "max_age": config.Span(l.MaxAge), "max_requests": l.MaxRequests, "moderate_reads": l.ModerateReads,
 	}
 	put(o, "connections", l.Connections)
 	return o

@@ -115,6 +115,7 @@ type Limits struct {
 	HalfClose     string        // "serve" or "cancel": what a FIN behind a complete request means
 	MaxAge        time.Duration // of an HTTP/2 connection, more or less; 0: no bound
 	MaxRequests   int           // of an HTTP/2 connection; 0: no bound
+	ModerateReads bool          // of busy HTTP/2 connections: read at a steady pace
 	WindowMemory  int64         // that windows of HTTP/2 streams may grow by, all together; 0: they do not
 }
 

@@ -95,6 +95,7 @@ func limitsValue() value[Limits] {
 		in("half_close", "what a FIN behind a complete request means (serve)", func(l *Limits) *string { return &l.HalfClose }, word("serve", "cancel")),
 		in("max_age", "of an HTTP/2 connection either way, give or take a tenth: it is left for a new one then, and its streams finish (0s: no bound)", func(l *Limits) *time.Duration { return &l.MaxAge }, duration(0, longest)),
 		in("max_requests", "of an HTTP/2 connection either way, likewise (0: no bound)", func(l *Limits) *int { return &l.MaxRequests }, number(0, 1<<30)),
+		in("moderate_reads", "read busy HTTP/2 connections every 100 µs instead of at each arrival (false)", func(l *Limits) *bool { return &l.ModerateReads }, boolean()),
 		in("window_memory", "that windows of HTTP/2 streams may grow by, all together (32MiB); 0: they do not", func(l *Limits) *int64 { return &l.WindowMemory }, size(0, 16<<30)),
 	)
 }

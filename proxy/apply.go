@@ -250,10 +250,14 @@ func switches(c *config.Config) map[string]config.GroupSwitch {
 }
 
 func (p *Proxy) limits2(c *config.Config) h2.Limits {
-	return h2.Limits{
+	l := h2.Limits{
 		HeaderBytes: int(c.Limits.HeaderBytes), HeaderCount: c.Limits.HeaderCount, IdleTimeout: c.Limits.IdleTimeout,
 		MaxAge: c.Limits.MaxAge, MaxRequests: c.Limits.MaxRequests, Windows: p.windows,
 	}
+	if c.Limits.ModerateReads {
+		l.Moderator = p.moderator
+	}
+	return l
 }
 
 func limitsOf(c *config.Config) h1.Limits {

@@ -40,12 +40,13 @@ type Options struct {
 
 // Proxy is the data plane of one process.
 type Proxy struct {
-	o       Options
-	store   snapshot.Store
-	watcher *netio.Watcher
-	conns   atomic.Int64 // downstream connections
-	maxConn atomic.Int64
-	windows *h2.WindowMemory
+	o         Options
+	store     snapshot.Store
+	watcher   *netio.Watcher
+	conns     atomic.Int64 // downstream connections
+	maxConn   atomic.Int64
+	windows   *h2.WindowMemory
+	moderator *netio.Moderator
 
 	mu        sync.Mutex           // guards what follows; held by Apply and Drain
 	listeners map[string]*listener // by address
@@ -79,9 +80,11 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	windows := h2.NewWindowMemory(0)
+	moderator := netio.NewModerator(h2.ModerateEvery)
 	o.Recorder.WindowMemory(windows.Used)
+	o.Recorder.Moderated(moderator.Turns)
 	return &Proxy{
-		o: o, watcher: w, windows: windows, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
+		o: o, watcher: w, windows: windows, moderator: moderator, listeners: map[string]*listener{}, stopping: map[telemetry.Direction]bool{},
 		sick: map[sickKey]struct{}{}, wake: make(chan struct{}, 1), notices: map[*resilience.EndpointHealth]notice{},
 		apps: apps{running: map[string]*appProbe{}},
 	}, nil

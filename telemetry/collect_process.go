@@ -31,6 +31,9 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	for i, side := range []string{"downstream", "upstream"} {
 		p.retired[i].each(func(why string, n uint64) { s.count(d.retired, n, pair("side", side), pair("why", why)) })
 	}
+	if turns := p.moderated.Load(); turns != nil {
+		s.gauge(d.moderated, float64((*turns)()))
+	}
 	if used := p.windows.Load(); used != nil {
 		s.gauge(d.windows, float64((*used)()))
 	}

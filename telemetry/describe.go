@@ -20,7 +20,7 @@ type descriptions struct {
 	spared, panics, away, notices, returns          *prometheus.Desc
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
-	windows, retired                                *prometheus.Desc
+	windows, retired, moderated                     *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
 	protected, doubted, keptFailures, gate          *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
@@ -107,6 +107,7 @@ func (d *descriptions) process() {
 	d.rules = d.add("rules", "Rules between callers and endpoints, by the rank of their source.", "rank", "service")
 	d.scripts = d.add("script_failures_total", "Runs of script rules that failed.")
 	d.retired = d.add("connections_retired_total", "HTTP/2 connections that were left for new ones, by the bound that they reached.", "side", "why")
+	d.moderated = d.add("moderated_connections", "HTTP/2 connections that are read at a steady pace at the moment.")
 	d.windows = d.add("window_memory_bytes", "Octets that HTTP/2 peers were promised beyond their first windows.")
 	d.updates = d.add("discovery_updates_total", "Changes that a discovery source delivered.", "source")
 	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "source")

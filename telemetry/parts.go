@@ -206,6 +206,7 @@ type parts struct {
 	scripts    atomic.Uint64
 	scriptTold atomic.Int64 // Unix nanoseconds of the last event
 	windows    atomic.Pointer[func() int64]
+	moderated  atomic.Pointer[func() int]
 	retired    [2]counts // connections downstream and upstream, by why
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
@@ -313,6 +314,9 @@ func (r *Recorder) Retired(side, why string) {
 		r.parts.retired[0].add(why)
 	}
 }
+
+// Moderated has the page of metrics tell what turns returns: HTTP/2 connections that are read at a steady pace.
+func (r *Recorder) Moderated(turns func() int) { r.parts.moderated.Store(&turns) }
 
 // WindowMemory has the page of metrics tell what used returns: octets that HTTP/2 peers were promised beyond their first windows.
 func (r *Recorder) WindowMemory(used func() int64) { r.parts.windows.Store(&used) }

@@ -96,6 +96,7 @@ func everything(r *Recorder) {
 	r.Revision(0xffff_0000_0000_beef)
 	r.Retired("downstream", "age")
 	r.Retired("upstream", "requests")
+	r.Moderated(func() int { return 2 })
 	r.WindowMemory(func() int64 { return 65536 })
 	r.Rules([]RuleCount{{Service: "catalog", Rank: "file", Rules: 2}})
 }

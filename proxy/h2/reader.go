@@ -39,6 +39,7 @@ type frames struct {
 	buf  []byte // nil while idle
 	r, w int
 	much bool // the last read filled its buffer
+	pace readPace
 	// onWait is called every tickEvery, whether anything comes or not; an error of it ends the reading.
 	onWait func(time.Time) error
 	tick   time.Time // when it is called next
@@ -81,7 +82,14 @@ func (fs *frames) read(n int) error {
 		if fs.much {
 			lend = lendMuch
 		}
-		b, got, err := fs.c.ReadLent(lend, returnRead, fs.tick)
+		var b []byte
+		var got int
+		var err error
+		if fs.pace.turn != nil {
+			b, got, err = fs.pace.read(fs.c, lend)
+		} else if b, got, err = fs.c.ReadLent(lend, returnRead, fs.tick); err == nil {
+			fs.pace.judge(fs.c)
+		}
 		if err == nil {
 			fs.buf, fs.r, fs.w, fs.much = b, 0, got, got == len(b) || got > readSome
 		}
@@ -91,7 +99,14 @@ func (fs *frames) read(n int) error {
 		fs.w = copy(fs.buf, fs.buf[fs.r:fs.w])
 		fs.r = 0
 	}
-	got, err := fs.c.Read(fs.buf[fs.w:], fs.tick)
+	var got int
+	var err error
+	if t := fs.pace.turn; t != nil {
+		t.Next()
+		got, err = fs.c.TryRead(fs.buf[fs.w:])
+	} else {
+		got, err = fs.c.Read(fs.buf[fs.w:], fs.tick)
+	}
 	fs.w += got
 	return err
 }

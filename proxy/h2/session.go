@@ -23,10 +23,11 @@ import (
 type Limits struct {
 	HeaderBytes int // of one head, as SETTINGS_MAX_HEADER_LIST_SIZE counts
 	HeaderCount int
-	IdleTimeout time.Duration // of a connection without streams
-	MaxAge      time.Duration // of a connection, give or take a tenth; 0: no bound
-	MaxRequests int           // of a connection; 0: no bound
-	Windows     *WindowMemory // what windows may grow by; nil: they do not
+	IdleTimeout time.Duration    // of a connection without streams
+	MaxAge      time.Duration    // of a connection, give or take a tenth; 0: no bound
+	MaxRequests int              // of a connection; 0: no bound
+	Windows     *WindowMemory    // what windows may grow by; nil: they do not
+	Moderator   *netio.Moderator // of the reads of busy connections; nil: each is read at each arrival
 }
 
 const (
@@ -197,6 +198,7 @@ func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte)
 	}
 	s.dec = newDecoder(maxBlock*lim.HeaderBytes, s.field)
 	s.in.onWait, s.flusher = s.waiting, s.flush
+	s.in.pace.moderator, s.in.pace.busy = lim.Moderator, s.busy
 	s.idleSince = time.Now()
 	return s
 }
@@ -291,9 +293,17 @@ func (s *session) failLocked(err error) {
 	s.unblockLocked()
 }
 
+// busy reports whether there are enough streams for moderated reads to be worth it.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams) >= streamsToJoin
+}
+
 // run reads until the connection ends, then closes it. It is the reader goroutine.
 func (s *session) run() {
 	err := s.read()
+	s.in.pace.leave()
 	if errors.Is(err, io.EOF) {
 		err = errGoneAway // io.EOF is the good end of a body
 	}

@@ -50,6 +50,7 @@ type Conn struct {
 	short   bool // not all of it was written
 	readRaw func(fd uintptr) bool
 	peekRaw func(fd uintptr)
+	nowRaw  func(fd uintptr)
 }
 
 // New wraps nc.
