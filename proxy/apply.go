@@ -74,6 +74,9 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 			}
 			settings := upstream.Settings{MaxOpen: s.LimitConnections, MaxWaiting: s.LimitWaiting}
 			for _, e := range s.Endpoints {
+				if v := e.Version(); v != "" && e.Counts == nil { // new: no exchange sees it yet
+					e.Counts = p.o.Recorder.UpstreamConn(s.Name).Version(v)
+				}
 				if e.Pool == nil {
 					e.Pool = p.newPool(s, e, next.Mesh.Config)
 					if joins {

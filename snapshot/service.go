@@ -140,7 +140,7 @@ func endpoints(s *Service, specs []*config.Endpoint, was *Service) []*Endpoint {
 			list = append(list, old)
 		default:
 			next := *old
-			next.Spec = spec
+			next.Spec, next.Counts = spec, nil
 			if !pooled {
 				next.Pool = nil // connections of another protocol, or apart in another way, are of no use
 			}

@@ -181,4 +181,9 @@ type Endpoint struct {
 	// Pool is whatever the publisher of the snapshot keeps connections in. It is set before the snapshot is in force and
 	// handed on to the endpoint's successors.
 	Pool any
+	// Counts is whatever the publisher counts exchanges of the endpoint's version with, set as Pool is; nil: it has no version.
+	Counts any
 }
+
+// Version is the version of an endpoint, by its field or its label.
+func (e *Endpoint) Version() string { return labelOf(e.Spec, "version") }

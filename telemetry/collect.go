@@ -205,6 +205,7 @@ func (h *histogram) Write(m *dto.Metric) error {
 
 func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 	d := s.d
+	s.versions(&u.versions, svc)
 	s.gauge(d.upOpen, float64(max(u.open.Load(), 0)), svc)
 	s.gauge(d.upIdle, float64(max(u.idle.Load(), 0)), svc)
 	s.count(d.connects, u.connects.Load(), svc)

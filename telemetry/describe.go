@@ -26,6 +26,7 @@ type descriptions struct {
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
 	stoodIn, switches                               *prometheus.Desc
 	series, seriesOverflow, build, rules, scripts   *prometheus.Desc
+	versionRequests, versionFailed, versionSeconds  *prometheus.Desc
 }
 
 // add describes one metric.
@@ -71,6 +72,9 @@ func (d *descriptions) exchanges() {
 }
 
 func (d *descriptions) upstream() {
+	d.versionRequests = d.add("version_requests_total", "Exchanges that ended at endpoints of a version.", "service", "status", "version")
+	d.versionFailed = d.add("version_failures_total", "Of those, exchanges that failed.", "service", "version")
+	d.versionSeconds = d.add("version_request_seconds_total", "Time that they took.", "service", "version")
 	d.upOpen = d.add("upstream_connections_open", "Connections to endpoints.", "service")
 	d.upIdle = d.add("upstream_connections_idle", "Connections to endpoints that wait for work.", "service")
 	d.connects = d.add("upstream_connects_total", "Connections to endpoints that were made.", "service")

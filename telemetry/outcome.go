@@ -59,6 +59,8 @@ type Outcome struct {
 	Upgraded  bool
 	Fallback  string // what stood in for a failed call: answer, empty, local, stale; empty: nothing did
 
+	Version *Version // of the endpoint; nil: it has none
+
 	GRPC                    resilience.GRPC // status of a gRPC call; NotGRPC: none
 	MessagesIn, MessagesOut int64           // of a gRPC call, from and to downstream
 

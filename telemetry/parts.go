@@ -74,6 +74,7 @@ type Upstream struct {
 	limits                counts
 	away                  counts // GOAWAY of HTTP/2 by code
 	stoodIn               counts // answers in place of the service, by what did it
+	versions              versions
 }
 
 // UpstreamConn returns the handle of a service's connections, the same one for the same name.

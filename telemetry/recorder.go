@@ -160,6 +160,9 @@ func (r *Recorder) count(o *Outcome, s *Series, c *counters, tcp bool) {
 	if o.Upgraded {
 		took = o.FirstByte // the rest is the conversation of others
 	}
+	if o.Version != nil {
+		o.Version.add(o, took)
+	}
 	if !tcp && took > 0 {
 		s.svc.latencyOf(s.dir, r.bounds).observe(o.Start.Add(o.Total), took)
 	}

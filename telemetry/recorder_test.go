@@ -72,6 +72,8 @@ func everything(r *Recorder) {
 	up.Decided(resilience.WhyBudget)
 	up.BodyTooLarge()
 	up.Away("ENHANCE_YOUR_CALM")
+	up.Version("v2").add(&Outcome{Status: 200}, 250*time.Millisecond)
+	up.Version("v2").add(&Outcome{Status: 503}, 250*time.Millisecond)
 	up.LimitRefused("in_flight")
 	r.LimitRefused("connections")
 	up.StoodIn("shield")

@@ -205,6 +205,9 @@ func TestGreyChain(t *testing.T) {
 			t.Errorf("user %d: %q, want %q", uid, got, want)
 		}
 	}
+	if n := p.Metric(t, "sidecar_version_requests_total", `service="cart"`, `version="grey"`, `status="2xx"`); n != 2 {
+		t.Errorf("the new version is counted with %v requests", n)
+	}
 	p.Reload(t, "%s", strings.Replace(document, "enabled: true", "enabled: false", 1))
 	for range 10 {
 		if got := ask(23); got != "cart stock" {

@@ -278,6 +278,7 @@ func (x *Exchange) recordAt(now time.Time) {
 	}
 	if x.ep != nil {
 		o.Endpoint = x.ep.Address
+		o.Version, _ = x.ep.Counts.(*telemetry.Version)
 	}
 	o.Caller, o.Method, o.Host, o.Path = x.peer.Full, x.Req.Method, x.Req.Authority, x.Req.Target
 	o.RequestID = x.requestID
