@@ -104,15 +104,21 @@ func runCase(name, address string) {
 	}
 }
 
-// goServer is the server of the suite, at a free address unless one is given.
+// goServer is the server of the suite.
 func goServer(t *testing.T, opts ...grpc.ServerOption) string {
+	t.Helper()
+	return serveGRPC(t, func(s *grpc.Server) { testgrpc.RegisterTestServiceServer(s, interop.NewTestServer()) }, opts...)
+}
+
+// serveGRPC serves what register registers, and returns its address.
+func serveGRPC(t *testing.T, register func(*grpc.Server), opts ...grpc.ServerOption) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer(opts...)
-	testgrpc.RegisterTestServiceServer(s, interop.NewTestServer())
+	register(s)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

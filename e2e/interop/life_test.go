@@ -70,7 +70,43 @@ type load struct {
 	work          sync.WaitGroup
 }
 
+// callers make calls of a unary method, one after the other.
 func callers(t *testing.T, n int, address string) *load {
+	t.Helper()
+	return caller(t, n, address, func(ctx context.Context, tc testgrpc.TestServiceClient) error {
+		_, err := tc.EmptyCall(ctx, &testgrpc.Empty{})
+		return err
+	})
+}
+
+// talkers make calls in which 20 messages go both ways in turn. A call that is cut where it may be counts as done.
+func talkers(t *testing.T, n int, address string, mayCut bool) *load {
+	t.Helper()
+	return caller(t, n, address, func(ctx context.Context, tc testgrpc.TestServiceClient) error {
+		call, err := tc.FullDuplexCall(ctx)
+		if err != nil {
+			return err
+		}
+		s := &stream{TestService_FullDuplexCallClient: call}
+		for i := range 20 {
+			if err := s.ping(); err != nil {
+				if c := status.Code(err); mayCut && i > 0 && (c == codes.Unavailable || c == codes.Internal) {
+					return nil
+				}
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+		if err := s.CloseSend(); err != nil {
+			return err
+		}
+		if _, err = s.Recv(); !errors.Is(err, io.EOF) && !mayCut {
+			return fmt.Errorf("the end: %w", err)
+		}
+		return nil
+	})
+}
+
+func caller(t *testing.T, n int, address string, call func(context.Context, testgrpc.TestServiceClient) error) *load {
 	t.Helper()
 	l := &load{stop: make(chan struct{})}
 	for range n {
@@ -88,7 +124,7 @@ func callers(t *testing.T, n int, address string) *load {
 				default:
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				_, err := tc.EmptyCall(ctx, &testgrpc.Empty{})
+				err := call(ctx, tc)
 				cancel()
 				l.calls.Add(1)
 				if err != nil {
@@ -132,7 +168,8 @@ func (l *load) clean(t *testing.T) {
 	t.Logf("%d calls", l.calls.Load())
 }
 
-// TestRollingRestart restarts servers one by one under load, in order and as by kill -9: no idempotent call fails.
+// TestRollingRestart restarts servers one by one under load, in order and as by kill -9: no idempotent call fails, and no
+// stream is cut by a server that ends in order.
 func TestRollingRestart(t *testing.T) {
 	for name, hard := range map[string]bool{"in order": false, "killed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -145,17 +182,19 @@ services:
     endpoints: [%q, %q, %q]
     policy: {idempotent: true, retry: {count: 3, when: [connect, refused, reset, "grpc:unavailable"], budget: {min_per_second: 100}}}
 `, list[0].address, list[1].address, list[2].address)
-			l := callers(t, 8, p.Outbound)
+			l, talk := callers(t, 8, p.Outbound), talkers(t, 4, p.Outbound, hard)
 			l.more(t, 200)
 			for range 2 {
 				for _, e := range list {
 					e.end(hard)
 					l.more(t, 100)
+					talk.more(t, 8)
 					e.start(t)
 					l.more(t, 100)
 				}
 			}
 			l.clean(t)
+			talk.clean(t)
 		})
 	}
 }
@@ -244,12 +283,13 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainUnderLoad ends one of two sidecars under load: no call fails, since its callers are asked to go and do.
+// TestDrainUnderLoad ends one of two sidecars under load: no call fails, since its callers are asked to go and do, and open
+// streams go on until its drain time is over.
 func TestDrainUnderLoad(t *testing.T) {
 	server := goServer(t)
 	far := []*sidecartest.Process{}
 	for range 2 {
-		far = append(far, sidecartest.Run(t, "inbound: [{service: peer, app: %q, protocol: grpc}]", server))
+		far = append(far, sidecartest.Run(t, "limits: {drain_timeout: 6s}\ninbound: [{service: peer, app: %q, protocol: grpc}]", server))
 	}
 	p := sidecartest.Run(t, `
 services:
@@ -261,8 +301,34 @@ services:
 `, far[0].Inbound, far[1].Inbound)
 	l := callers(t, 8, p.Outbound)
 	l.more(t, 200)
+	var streams []*stream
+	for range 6 { // on either sidecar
+		s := openStream(t, p.Outbound)
+		if err := s.ping(); err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, s)
+	}
+	began := time.Now()
 	far[0].Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 10*time.Second, "the first sidecar has gone", func() bool { return !sidecartest.Dials(far[0].Inbound) })
+	for time.Since(began) < 4*time.Second {
+		for _, s := range streams {
+			if err := s.ping(); err != nil {
+				t.Fatalf("a stream was cut %v after SIGTERM: %v", time.Since(began), err)
+			}
+		}
+	}
+	for _, s := range streams {
+		if err := s.CloseSend(); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("the end of a stream: %v", err)
+		}
+	}
+	if code := far[0].Wait(t, 10*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 	l.more(t, 200)
 	l.clean(t)
 }
