@@ -5,7 +5,7 @@ import "github.com/sidecar-mesh/sidecar/config"
 func discoveryDocument(v *config.Discovery) object {
 	o := object{"ready_wait": config.Span(v.ReadyWait), "snapshot_dir": v.SnapshotDir}
 	o["update_gate"] = object{
-		"enabled": v.UpdateGate.Enabled, "percent": v.UpdateGate.Percent, "epoch": config.Span(v.UpdateGate.Epoch),
+		"enabled": v.UpdateGate.Enabled.Value, "percent": v.UpdateGate.Percent.Value, "epoch": config.Span(v.UpdateGate.Epoch.Value),
 	}
 	if v.SnapshotDir == "" {
 		o["snapshot_dir"] = "none"

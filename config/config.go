@@ -171,9 +171,9 @@ type HalfDead struct {
 
 // UpdateGate lets only a part of all sidecars follow their registries at one time, while it is enabled (S-40).
 type UpdateGate struct {
-	Enabled bool
-	Percent float64       // the part, above 0 … 1
-	Epoch   time.Duration // the length of a turn
+	Enabled Opt[bool]
+	Percent Opt[float64]       // the part, above 0 … 1
+	Epoch   Opt[time.Duration] // the length of a turn
 }
 
 // Service is a named upstream.

@@ -34,7 +34,7 @@ func Default() *Config {
 					Hold: builtIn(30 * time.Second), Memory: builtIn(10 * time.Minute),
 				},
 			},
-			UpdateGate: UpdateGate{Percent: 0.1, Epoch: 30 * time.Second},
+			UpdateGate: UpdateGate{Enabled: builtIn(false), Percent: builtIn(0.1), Epoch: builtIn(30 * time.Second)},
 		},
 		Policies:  map[string]*Policy{},
 		Bulkheads: map[string]*Bulkhead{},

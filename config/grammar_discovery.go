@@ -10,9 +10,9 @@ func discoveryValue() value[Discovery] {
 			func(v *Discovery) *RemovalProtection { return &v.RemovalProtection }, removalProtectionValue()),
 		in("half_dead", "when a list is too short to be true; none: off", func(v *Discovery) *HalfDead { return &v.HalfDead }, halfDeadValue()),
 		in("update_gate", "lets only a part of all sidecars follow their registries, in an emergency", func(v *Discovery) *UpdateGate { return &v.UpdateGate }, object(
-			in("enabled", "whether it is closed; the admin API and a KV key may say otherwise later (false)", func(g *UpdateGate) *bool { return &g.Enabled }, boolean()),
-			in("percent", "the part that follows at one time (10%)", func(g *UpdateGate) *float64 { return &g.Percent }, positive(ratio())),
-			in("epoch", "how long a turn is (30s)", func(g *UpdateGate) *time.Duration { return &g.Epoch }, duration(time.Second, time.Hour)),
+			opt("enabled", "whether it is closed; the admin API may say otherwise later (false)", func(g *UpdateGate) *Opt[bool] { return &g.Enabled }, boolean()),
+			opt("percent", "the part that follows at one time (10%)", func(g *UpdateGate) *Opt[float64] { return &g.Percent }, positive(ratio())),
+			opt("epoch", "how long a turn is (30s)", func(g *UpdateGate) *Opt[time.Duration] { return &g.Epoch }, duration(time.Second, time.Hour)),
 		)),
 	)
 }

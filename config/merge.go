@@ -12,9 +12,10 @@ type Layer struct {
 	Config *Config
 }
 
-// Merge puts the services, their rules, the named policies, the switches and the defaults of ranked sources together. Of each
-// service, named policy, switch and of the defaults the whole of the highest rank counts; of equal ranks the layer given first. All else comes from
-// base, which ranks as the local file. Services keep their pointers, so that one that did not change is known by it. The
+// Merge puts the services, their rules, the named policies, the switches and the defaults of ranked sources together. Of
+// each service, named policy, switch and of the defaults the whole of the highest rank counts; of equal ranks the layer
+// given first. What base leaves open of the update gate comes from the others. All else comes from base, which ranks as
+// the local file. Services keep their pointers, so that one that did not change is known by it. The
 // error is an Errors: references that name nothing, and hosts and ports that are taken twice.
 func Merge(base *Config, layers ...Layer) (*Config, error) {
 	ranked := append([]Layer{{Rank: RankFile, Config: base}}, layers...)
@@ -27,6 +28,7 @@ func Merge(base *Config, layers ...Layer) (*Config, error) {
 		if l.Config == nil {
 			continue
 		}
+		out.Discovery.UpdateGate.over(&l.Config.Discovery.UpdateGate)
 		addMissing(out.Services, l.Config.Services)
 		addMissing(out.Policies, l.Config.Policies)
 		addMissing(out.Switches, l.Config.Switches)

@@ -1,5 +1,18 @@
 package config
 
+// over fills what the files leave open from a weaker source: what is built in does not count.
+func (g *UpdateGate) over(weaker *UpdateGate) {
+	said(&g.Enabled, &weaker.Enabled)
+	said(&g.Percent, &weaker.Percent)
+	said(&g.Epoch, &weaker.Epoch)
+}
+
+func said[T any](o, weaker *Opt[T]) {
+	if o.From.Source == nil && weaker.From.Source != nil {
+		*o = *weaker
+	}
+}
+
 // ServiceProtection is what bounds the answers of registries about a service: what it says itself, and of the rest what
 // discovery says.
 func (c *Config) ServiceProtection(s *Service) Protection {

@@ -48,14 +48,14 @@ func NewGate(instance string, told func(GateState)) *Gate {
 func (g *Gate) Set(v guard.Gate, by string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	same := v == g.gate
+	was := g.gate
 	g.gate, g.by = v, by
-	if same {
+	if v == was {
 		return
 	}
 	close(g.changed)
 	g.changed = make(chan struct{})
-	if g.told != nil {
+	if g.told != nil && (v.Closed || was.Closed) {
 		g.told(g.stateLocked(time.Now()))
 	}
 }
@@ -111,5 +111,5 @@ func (m *Merger) setGate(was, is *config.Config) {
 // gateOf is what the configuration says of the gate.
 func gateOf(c *config.Config) guard.Gate {
 	v := &c.Discovery.UpdateGate
-	return guard.Gate{Closed: v.Enabled, Share: v.Percent, Epoch: v.Epoch}
+	return guard.Gate{Closed: v.Enabled.Value, Share: v.Percent.Value, Epoch: v.Epoch.Value}
 }

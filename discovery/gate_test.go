@@ -187,7 +187,12 @@ func TestConfiguredGate(t *testing.T) {
 			c.Discovery.UpdateGate = v
 			return c
 		}
-		closed := config.UpdateGate{Enabled: true, Percent: 0.1, Epoch: time.Minute}
+		gate := func(enabled bool) config.UpdateGate {
+			g := config.Default().Discovery.UpdateGate
+			g.Enabled.Value = enabled
+			return g
+		}
+		closed := gate(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = m.Run(ctx, with(closed)) }()
@@ -200,7 +205,7 @@ func TestConfiguredGate(t *testing.T) {
 		if err := m.SetConfig(ctx, with(closed)); err != nil || g.State().Closed {
 			t.Errorf("%v: a reload that says nothing new has the last word", err)
 		}
-		if err := m.SetConfig(ctx, with(config.UpdateGate{Percent: 0.1, Epoch: time.Minute})); err != nil || g.State().By != "configuration" {
+		if err := m.SetConfig(ctx, with(gate(false))); err != nil || g.State().By != "configuration" {
 			t.Errorf("%v %+v", err, g.State())
 		}
 	})
