@@ -109,7 +109,7 @@ func TestCommands(t *testing.T) {
 // TestHelp: every subcommand shows an example.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"run", "validate", "explain", "status", "events", "simulate", "drain", "quit", "version", "schema"} {
+	for _, name := range []string{"run", "validate", "explain", "status", "events", "simulate", "import", "drain", "quit", "version", "schema"} {
 		stdout, _, code := run(t, name, "--help")
 		if code != 0 || !strings.Contains(stdout, "Examples:\n  sidecar "+name) {
 			t.Errorf("%s: exit code %d\n%s", name, code, stdout)

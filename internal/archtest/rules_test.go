@@ -17,6 +17,7 @@ var layers = map[string]string{
 	"snapshot":      "config route route/rules balance resilience",
 	"explain":       "snapshot route route/rules balance resilience config",
 	"simulate":      "snapshot route balance resilience config discovery/guard",
+	"hystrix":       "",
 	"script":        "route",
 	"telemetry":     "route balance resilience",
 
@@ -49,7 +50,7 @@ var layers = map[string]string{
 }
 
 // pure packages decide and do nothing else: time and randomness come in as arguments, nothing blocks, logs or counts.
-var pure = strings.Fields(`route route/rules balance resilience snapshot explain simulate proxy/sniff proxy/grammar proxy/grpcweb discovery/guard
+var pure = strings.Fields(`hystrix route route/rules balance resilience snapshot explain simulate proxy/sniff proxy/grammar proxy/grpcweb discovery/guard
 	intercept/rules inject/patch`)
 
 // worldly imports are none of a pure package's business, with everything below them.
