@@ -157,6 +157,7 @@ func serviceDocument(s *config.Service) object {
 	put(o, "listen", s.Listen)
 	put(o, "group", s.Group)
 	put(o, "critical", s.Critical)
+	put(o, "subset", s.Subset)
 	putGRPCWeb(o, &s.GRPCWeb)
 	o["liveness"] = s.Liveness
 	protectionDocument(o, &s.Protection)

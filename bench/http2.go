@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -30,7 +31,7 @@ func (b *bench) http2Row(ctx context.Context) (*table, error) {
 		return nil, err
 	}
 	defer origin.stop()
-	return t, b.http2Cost(ctx, t, mode{HTTP2: true, OriginHTTP2: true, Origin: origin.address})
+	return t, b.http2Cost(ctx, t, mode{HTTP2: true, OriginHTTP2: true, Many: true, Origin: origin.address})
 }
 
 // http2ToHTTP1Row has HTTP/2 on the side of the clients only.
@@ -71,14 +72,7 @@ func (b *bench) http2BulkRow(ctx context.Context) (*table, error) {
 	t := newTable("h2bulk", "bodies of 1 GiB, HTTP/2 to HTTP/2, one stream at a time on one connection",
 		column{"GB a CPU second", high}, column{"GB/s", high}, column{"core busy, %", neither})
 	t.Bases = []string{"envoy", "nghttpx"}
-	file, err := os.Create(filepath.Join(b.dir, "bulk")) // with a hole: it takes no space
-	if err != nil {
-		return nil, err
-	}
-	if err := file.Truncate(bulkOctets); err != nil {
-		return nil, err
-	}
-	if err := file.Close(); err != nil {
+	if err := b.bulkFile(); err != nil {
 		return nil, err
 	}
 	origin, err := b.startOrigin(ctx, freeAddress(), true)
@@ -101,6 +95,15 @@ func (b *bench) http2BulkRow(ctx context.Context) (*table, error) {
 		t.add(who.name, s.octets/1e9/used.Seconds(), s.octets/1e9/wall.Seconds(), 100*float64(used)/float64(wall))
 		return nil
 	})
+}
+
+// bulkFile makes the file behind /bulk, with a hole: it takes no space.
+func (b *bench) bulkFile() error {
+	file, err := os.Create(filepath.Join(b.dir, "bulk"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Truncate(bulkOctets), file.Close())
 }
 
 func (b *bench) http2ConnsRow(ctx context.Context) (*table, error) {

@@ -35,6 +35,7 @@ type peer struct {
 	env      []string
 	argv     func(binary, config string, m mode) []string
 	takes    func(m mode) bool // nil: all modes
+	moderate bool
 }
 
 // mode is how a proxy is to be set up; templates read it.
@@ -44,8 +45,11 @@ type mode struct {
 	Admin               string // the sidecar's admin API
 	Log                 string // file of the JSON access log; "": none
 	TCP                 bool
-	HTTP2               bool   // clients speak it, by prior knowledge
-	OriginHTTP2         bool   // the origin does
+	HTTP2               bool // clients speak it, by prior knowledge
+	OriginHTTP2         bool // the origin does
+	Many                bool // many small messages on few connections of HTTP/2
+	GRPC                bool
+	Moderated           bool   // the sidecar has limits.moderate_reads
 	Module              string // nginx's stream module where that is a file of its own
 	Body                string // of the origin
 }
@@ -68,6 +72,11 @@ func allPeers(b *bench) []*peer {
 		{
 			name: "sidecar", binary: filepath.Join(b.root, "bin/sidecar"), template: "sidecar.yaml", version: []string{"version"}, env: one,
 			argv: func(binary, config string, _ mode) []string { return []string{binary, "run", "-c", config} },
+		},
+		{
+			name: "sidecar-moderated", binary: filepath.Join(b.root, "bin/sidecar"), template: "sidecar.yaml", version: []string{"version"}, env: one,
+			argv:     func(binary, config string, _ mode) []string { return []string{binary, "run", "-c", config} },
+			moderate: true, takes: func(m mode) bool { return m.Many },
 		},
 		{
 			name: "nginx", binary: "nginx", template: "nginx.conf", version: []string{"-v"},
@@ -141,7 +150,7 @@ func (p *peer) present(ctx context.Context, b *bench) error {
 
 // start runs a peer in the given mode, with fresh memory, and waits until it serves.
 func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
-	m.Dir, m.Listen, m.Admin = b.dir, freeAddress(), freeAddress()
+	m.Dir, m.Listen, m.Admin, m.Moderated = b.dir, freeAddress(), freeAddress(), p.moderate
 	if m.Origin == "" {
 		m.Origin = b.origin.address
 	}

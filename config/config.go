@@ -187,6 +187,7 @@ type Service struct {
 	Endpoints []*Endpoint
 	Group     string
 	Critical  bool
+	Subset    int // of its endpoints that this sidecar uses; 0: all
 	GRPCWeb   GRPCWeb
 	Policy    Policy
 	Links     []*Link

@@ -16,6 +16,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		in("from", "registries that its endpoints come from: one or a list", func(s *Service) *[]string { return &s.Registry }, some(claimed(claimRegistry, line()))),
 		in("endpoints", "fixed endpoints", func(s *Service) *[]*Endpoint { return &s.Endpoints }, list(pointer(endpoint))),
 		in("group", "which group of it we call", func(s *Service) *string { return &s.Group }, line()),
+		in("subset", "of its endpoints, that one sidecar uses; 0: all (0)", func(s *Service) *int { return &s.Subset }, number(0, 10*most)),
 		in("critical", "never switched off automatically; its breaker opens later and tries again sooner", func(s *Service) *bool { return &s.Critical }, boolean()),
 		in("liveness", "who decides which of its endpoints are alive: registry, or consumer: its list counts, its health does not (registry)",
 			func(s *Service) *string { return &s.Liveness }, word("registry", "consumer")),

@@ -63,3 +63,27 @@ func TestEncoderIndexesWhatRepeats(t *testing.T) {
 		}
 	}
 }
+
+// TestEncoderTableIsBounded (H2-DS-111): a peer that offers a table without bound gets no more than ours: what is sent can
+// be decoded with 4096 octets, and nothing is kept beyond them.
+func TestEncoderTableIsBounded(t *testing.T) {
+	e := newEncoder()
+	e.limit(1<<32 - 1)
+	d := hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
+	d.SetAllowedMaxDynamicTableSize(tableSize)
+	for i := range 5000 {
+		for range 3 {
+			e.add(fmt.Sprintf("x-name-%d", i%500), strings.Repeat("v", 300))
+		}
+		if _, err := d.Write(e.buf); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		e.buf = e.buf[:0]
+	}
+	if n := e.e.MaxDynamicTableSize(); n > tableSize {
+		t.Errorf("a table of %d", n)
+	}
+}

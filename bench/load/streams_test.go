@@ -1,0 +1,57 @@
+//go:build linux
+
+package load
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// TestStreams: what the echo sends back is counted, for both kinds.
+func TestStreams(t *testing.T) {
+	for _, kind := range []Kind{Messages, GRPC} {
+		ln, err := Echo(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := Streams(ln.Addr().String(), "bench", kind, 2, 5, 3000, 100*time.Millisecond)
+		if err != nil || n < 50 {
+			t.Errorf("kind %d: %d, %v", kind, n, err)
+		}
+		_ = ln.Close()
+	}
+}
+
+// TestStreamsOfTheOtherKind: an answer that is not what was sent is no success.
+func TestStreamsOfTheOtherKind(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	defer server.Close()
+	if n, err := Streams(server.Listener.Addr().String(), "bench", Messages, 1, 1, 100, time.Second); err == nil {
+		t.Errorf("%d messages came back", n)
+	}
+}
+
+func TestBeside(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := 1 << 10
+		if r.URL.Path == "/bulk" {
+			n = 8 << 20
+		}
+		_, _ = w.Write(make([]byte, n))
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	for _, bulk := range []string{"", "/bulk"} {
+		if l, err := Beside(address, "bench", "/small", bulk, 100*time.Millisecond); err != nil || l.Count < 3 || l.P99 == 0 {
+			t.Errorf("%+v %v", l, err)
+		}
+	}
+}
