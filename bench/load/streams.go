@@ -49,6 +49,7 @@ type link struct {
 	out  *bufio.Writer
 	fr   *http2.Framer
 	owed map[uint32]uint32 // octets to be credited
+	mild bool              // streams may be reset: a client leaves
 }
 
 func newLink(nc net.Conn) *link {
@@ -88,7 +89,10 @@ func (l *link) next() (http2.Frame, error) {
 				err = l.fr.WritePing(true, f.Data)
 			}
 		case *http2.RSTStreamFrame:
-			return nil, fmt.Errorf("stream %d was reset: %v", f.StreamID, f.ErrCode)
+			if !l.mild {
+				return nil, fmt.Errorf("stream %d was reset: %v", f.StreamID, f.ErrCode)
+			}
+			delete(l.owed, f.StreamID)
 		case *http2.GoAwayFrame:
 			if f.ErrCode != http2.ErrCodeNo {
 				return nil, fmt.Errorf("going away: %v", f.ErrCode)
@@ -147,6 +151,7 @@ func Echo(kind Kind) (net.Listener, error) {
 
 func echo(nc net.Conn, kind Kind) error {
 	l := newLink(nc)
+	l.mild = true
 	if _, err := io.ReadFull(l.in, make([]byte, len(http2.ClientPreface))); err != nil {
 		return err
 	}

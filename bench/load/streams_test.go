@@ -3,10 +3,13 @@
 package load
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // TestStreams: what the echo sends back is counted, for both kinds.
@@ -53,5 +56,34 @@ func TestBeside(t *testing.T) {
 		if l, err := Beside(address, "bench", "/small", bulk, 100*time.Millisecond); err != nil || l.Count < 3 || l.P99 == 0 {
 			t.Errorf("%+v %v", l, err)
 		}
+	}
+}
+
+// TestEchoOutlivesItsClients: the origin goes on when a client leaves with streams open, as it does behind a proxy.
+func TestEchoOutlivesItsClients(t *testing.T) {
+	ln, err := Echo(Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = nc.Close() }()
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	l := newLink(nc)
+	_, _ = l.out.WriteString(http2.ClientPreface)
+	_ = l.fr.WriteSettings()
+	for id := uint32(1); id < 6; id += 2 {
+		_ = l.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: literal([2]string{":method", "POST"}), EndHeaders: true})
+		_ = l.fr.WriteData(id, false, make([]byte, 10))
+		if f, err := l.next(); err != nil || f.Header().Type != http2.FrameHeaders {
+			t.Fatal(f, err)
+		}
+		if f, err := l.next(); err != nil || f.Header().Type != http2.FrameData || f.Header().StreamID != id {
+			t.Fatal(f, err)
+		}
+		_ = l.fr.WriteRSTStream(id, http2.ErrCodeCancel)
 	}
 }
