@@ -218,3 +218,23 @@ func TestReasons(t *testing.T) {
 		}
 	}
 }
+
+var eventKind = regexp.MustCompile(`(?m)^\tEvent\w+ += "(\w+)"`)
+
+// TestEvents wants every kind of event to be explained.
+func TestEvents(t *testing.T) {
+	src, err := os.ReadFile(filepath.Join(root, "telemetry/events.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pages(t)["docs/admin.md"]
+	kinds := eventKind.FindAllSubmatch(src, -1)
+	for _, m := range kinds {
+		if !strings.Contains(text, "`"+string(m[1])+"`") {
+			t.Errorf("docs/admin.md does not explain the event %s", m[1])
+		}
+	}
+	if len(kinds) < 13 {
+		t.Errorf("only %d kinds were found", len(kinds))
+	}
+}
