@@ -35,8 +35,8 @@ func newRig() *rig {
 		},
 		facts:   resilience.Facts{Idempotent: true, Rand: 1},
 		budget:  resilience.NewBudget(resilience.BudgetConfig{Ratio: 1, MinPerSecond: 3}),
-		breaker: resilience.NewBreaker(resilience.BreakerConfig{}),
-		outlier: resilience.NewOutlier(resilience.OutlierConfig{}),
+		breaker: resilience.NewBreaker(resilience.BreakerConfig{SlowOver: time.Second}),
+		outlier: resilience.NewOutlier(resilience.OutlierConfig{Slow: resilience.SlowNode{AverageOver: time.Second}}),
 		limiter: resilience.NewLimiter(resilience.LimiterConfig{Max: 1, Waiting: 1}),
 		now:     time.Now(), // with a monotonic reading, as engines have
 	}
