@@ -86,6 +86,9 @@ func document(c *config.Config) object {
 		services[name] = serviceDocument(s)
 	}
 	putPart(o, "registries", registries)
+	if c.Center != nil && c.Center.Consul != nil {
+		o["config_center"] = object{"consul": object{"registry": c.Center.Consul.Registry, "prefix": c.Center.Consul.Prefix}}
+	}
 	putPart(o, "policies", policies)
 	putPart(o, "bulkheads", bulkheadDocuments(c.Bulkheads))
 	putPart(o, "services", services)
@@ -148,8 +151,38 @@ func registryDocument(r *config.Registry) object {
 		d := object{"min_ttl": config.Span(r.DNS.MinTTL), "max_ttl": config.Span(r.DNS.MaxTTL), "timeout": config.Span(r.DNS.Timeout)}
 		putList(d, "servers", r.DNS.Servers)
 		return object{"dns": d}
+	case r.Consul != nil:
+		return object{"consul": consulDocument(r.Consul)}
 	}
 	return object{}
+}
+
+func consulDocument(c *config.ConsulRegistry) object {
+	o := object{
+		"address": c.Addresses, "stale": c.Stale, "wait": config.Span(c.Wait), "timeout": config.Span(c.Timeout),
+		"max_connections": c.MaxConnections, "max_answer": bytesText(c.MaxAnswer),
+	}
+	put(o, "token_file", c.TokenFile)
+	put(o, "datacenter", c.Datacenter)
+	put(o, "namespace", c.Namespace)
+	put(o, "near", c.Near)
+	put(o, "filter", c.Filter)
+	putList(o, "tags", c.Tags)
+	if len(c.Meta) > 0 {
+		o["meta"] = c.Meta
+	}
+	if c.Poll > 0 {
+		o["poll"] = config.Span(c.Poll)
+	}
+	if t := c.TLS; t != nil {
+		v := object{"skip_verify": t.SkipVerify}
+		put(v, "ca_file", t.CAFile)
+		put(v, "cert_file", t.CertFile)
+		put(v, "key_file", t.KeyFile)
+		put(v, "server_name", t.ServerName)
+		o["tls"] = v
+	}
+	return o
 }
 
 func serviceDocument(s *config.Service) object {

@@ -18,6 +18,7 @@ const (
 	claimPolicy   claimKind = iota // refers to a named policy
 	claimService                   // refers to a service
 	claimRegistry                  // refers to a registry
+	claimConsul                    // refers to a registry that is a Consul
 	claimHost                      // takes a host
 	claimListen                    // takes an address to listen on
 	claimInbound                   // takes the name of an inbound service
@@ -107,6 +108,13 @@ func (k *checker) one(c claim) {
 	case claimBulkhead:
 		if c.name != OwnBulkhead && k.config.Bulkheads[c.name] == nil {
 			k.fail(c, "there is no bulkhead "+strconv.Quote(c.name)+" under bulkheads"+hint(c.name, k.config.Bulkheads))
+		}
+	case claimConsul:
+		switch r := k.config.Registries[c.name]; {
+		case r == nil:
+			k.fail(c, "there is no registry "+strconv.Quote(c.name)+" under registries"+hint(c.name, k.config.Registries))
+		case r.Consul == nil:
+			k.fail(c, "the registry "+strconv.Quote(c.name)+" is no Consul")
 		}
 	case claimHost:
 		k.take(k.hosts, c, "the host ")

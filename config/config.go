@@ -66,6 +66,7 @@ type Config struct {
 	Listen     Listen
 	Limits     Limits
 	Registries map[string]*Registry
+	Center     *ConfigCenter // nil: none
 	Discovery  Discovery
 	Policies   map[string]*Policy
 	Bulkheads  map[string]*Bulkhead
@@ -121,10 +122,11 @@ type Limits struct {
 
 // Registry is one place where endpoints come from. Exactly one member is set.
 type Registry struct {
-	Name string
-	From Origin
-	File *FileRegistry
-	DNS  *DNSRegistry
+	Name   string
+	From   Origin
+	File   *FileRegistry
+	DNS    *DNSRegistry
+	Consul *ConsulRegistry
 }
 
 // FileRegistry reads endpoint lists from a file or a folder (YAML or JSON lists by service, or Prometheus file_sd).

@@ -32,7 +32,7 @@ func newGrammar() *grammar {
 		in("limits", "bounds of the process", func(c *Config) *Limits { return &c.Limits }, limitsValue()),
 		in("registries", "where endpoints come from, by name", func(c *Config) *map[string]*Registry { return &c.Registries },
 			mapping(pointer(registryValue()), nameProblem)),
-		soon[Config]("config_center"),
+		ref("config_center", "where the documents are that the files do not hold", func(c *Config) **ConfigCenter { return &c.Center }, centerValue()),
 		in("discovery", "how start waits for registries, and how far they are believed", func(c *Config) *Discovery { return &c.Discovery }, discoveryValue()),
 		in("policies", "named policies, taken with use", func(c *Config) *map[string]*Policy { return &c.Policies },
 			mapping(pointer(policy), nameProblem)),
@@ -106,7 +106,7 @@ func registryValue() value[Registry] {
 			must(in("path", "the file or folder", func(f *FileRegistry) *string { return &f.Path }, line())),
 		)),
 		ref("dns", "names that are resolved, TTL honoured", func(r *Registry) **DNSRegistry { return &r.DNS }, dnsValue()),
-		soon[Registry]("consul"),
+		ref("consul", "the services of Consul", func(r *Registry) **ConsulRegistry { return &r.Consul }, consulValue()),
 		soon[Registry]("xds"),
 	)
 	read := v.read

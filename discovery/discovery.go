@@ -38,6 +38,8 @@ type Update struct {
 	// points to belong to the merger from here on. Addresses may be names: the merger has them resolved. What the registry
 	// lists as unfit is in it, with its Health: only so do failed and deregistered endpoints differ.
 	Endpoints []*config.Endpoint
+	// Unchanged says that the source is well and its answer is the one before; Endpoints is then ignored.
+	Unchanged bool
 	// Err says that the attempt failed; Endpoints is then ignored and the last good set stays (S-24, S-35).
 	Err error
 }

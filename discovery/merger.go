@@ -299,7 +299,13 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 		k = &known{}
 		f.sets[r.Service] = k
 	}
-	list, changed := refresh(k.raw, r.Endpoints)
+	if r.Unchanged && !k.answered {
+		return false // it was forgotten meanwhile
+	}
+	list, changed := k.raw, false
+	if !r.Unchanged {
+		list, changed = refresh(k.raw, r.Endpoints)
+	}
 	changed = changed || !k.answered || k.restored
 	m.o.Observer.Updated(f.name, r.Service, len(list), changed)
 	if !changed && !k.stale {

@@ -11,6 +11,7 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	d, p := s.d, &r.parts
 	s.ours(&r.own)
 	s.listeners(p)
+	s.documents(p)
 	s.sources(p, now)
 	s.protections(&p.protections)
 	s.count(d.keptFailures, p.keptFailures.Load())
@@ -52,6 +53,15 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	s.count(d.evLost, r.events.lostCount())
 	s.gauge(d.series, float64(r.registry.size()))
 	s.count(d.seriesOverflow, r.registry.dropped.Load())
+}
+
+// documents shows how the documents of the config centre are doing, where there is one.
+func (s *scrape) documents(p *parts) {
+	for i, state := range []string{"in_force", "kept", "refused"} {
+		if n := p.documents[i].Load(); n > 0 {
+			s.gauge(s.d.documents, float64(n), pair("state", state))
+		}
+	}
 }
 
 func (s *scrape) listeners(p *parts) {

@@ -208,7 +208,8 @@ type parts struct {
 	scriptTold atomic.Int64 // Unix nanoseconds of the last event
 	windows    atomic.Pointer[func() int64]
 	moderated  atomic.Pointer[func() int]
-	retired    [2]counts // connections downstream and upstream, by why
+	retired    [2]counts       // connections downstream and upstream, by why
+	documents  [3]atomic.Int64 // in force, kept, refused
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
 	switches   states
@@ -288,6 +289,19 @@ func (r *Recorder) Reload(ok bool, took time.Duration, detail string) {
 	p.reloadAt[i].Store(r.now().UnixNano())
 	p.reloadTook.Store(int64(took))
 	r.events.Add(Event{Kind: EventReload, To: to, Detail: detail})
+}
+
+// Documents says how the documents of the config centre are doing: in force as written, an earlier version in force, or
+// none.
+func (r *Recorder) Documents(good, kept, refused int) {
+	for i, n := range [...]int{good, kept, refused} {
+		r.parts.documents[i].Store(int64(n))
+	}
+}
+
+// DocumentRefused tells of a document of the config centre that does not count as it is written.
+func (r *Recorder) DocumentRefused(detail string) {
+	r.events.Add(Event{Kind: EventReload, To: "document refused", Detail: detail})
 }
 
 // Revision sets the hash of the configuration in force. Its low 48 bits are shown, which a float64 holds exactly.

@@ -57,7 +57,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(usageOf)
 	root.AddCommand(
 		runCommand(), validateCommand(), explainCommand(), statusCommand(), eventsCommand(), simulateCommand(), drainCommand(), quitCommand(),
-		versionCommand(), schemaCommand(), demoCommand(), switchCommand(), importCommand(),
+		versionCommand(), schemaCommand(), demoCommand(), switchCommand(), importCommand(), configCommand(),
 	)
 	return root
 }

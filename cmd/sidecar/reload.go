@@ -26,12 +26,14 @@ type reloader struct {
 
 	mu      sync.Mutex
 	reloads admin.Reloads  // guarded by mu
-	current *config.Config // owned by run
+	files   *config.Config // as read last, owned by run
+	current *config.Config // in force, owned by run
+	center  *center        // owned by run
 }
 
 func newReloader(p *process, paths []string, cfg *config.Config) *reloader {
 	return &reloader{
-		p: p, paths: paths, current: cfg, asked: make(chan string, 1),
+		p: p, paths: paths, files: cfg, current: cfg, center: newCenter(p), asked: make(chan string, 1),
 		reloads: admin.Reloads{Loaded: admin.Reload{Time: time.Now(), Trigger: "start", Sources: paths}},
 	}
 }
@@ -44,12 +46,35 @@ func (r *reloader) ask(trigger string) {
 	}
 }
 
-// run serves what is asked for until ctx ends.
+// begin returns what is to be in force first: what the files say and, if it answers soon, the config centre.
+func (r *reloader) begin(ctx context.Context) (*config.Config, error) {
+	if err := r.center.follow(ctx, r.files); err != nil {
+		return nil, err
+	}
+	r.center.first(ctx, min(firstDocuments, r.files.Discovery.ReadyWait))
+	cfg, err := r.center.compose(r.files)
+	if err != nil {
+		return nil, err
+	}
+	r.center.accepted()
+	r.current = cfg
+	return cfg, nil
+}
+
+// firstDocuments is how long the start waits for the config centre.
+const firstDocuments = time.Second
+
+// run serves what is asked for, and what the config centre says, until ctx ends.
 func (r *reloader) run(ctx context.Context) {
+	defer r.center.close()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case docs := <-r.center.news:
+			if r.center.keeper.Set(docs) {
+				r.documents(ctx)
+			}
 		case trigger := <-r.asked:
 			r.once(ctx, trigger)
 		}
@@ -90,9 +115,35 @@ func (r *reloader) once(ctx context.Context, trigger string) {
 	r.p.rec.Reload(true, took, trigger+": "+strings.Join(r.paths, " "))
 }
 
+// documents puts in force what the config centre says now.
+func (r *reloader) documents(ctx context.Context) {
+	start := time.Now()
+	r.busy.Store(true)
+	cfg, err := r.center.compose(r.files)
+	if err == nil {
+		err = r.p.merger.SetConfig(ctx, cfg)
+	}
+	r.busy.Store(false)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.p.log.Warn("the documents of the config centre were refused", "err", err)
+		r.p.rec.Reload(false, time.Since(start), centerName+": "+err.Error())
+		return
+	}
+	r.current = cfg
+	r.center.accepted()
+	r.p.rec.Reload(true, time.Since(start), centerName)
+}
+
 // apply puts the files in force, or leaves everything as it was.
 func (r *reloader) apply(ctx context.Context) (*config.Config, error) {
-	cfg, err := load(r.paths)
+	files, err := load(r.paths)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := r.center.compose(files)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +166,11 @@ func (r *reloader) apply(ctx context.Context) (*config.Config, error) {
 		return nil, err
 	}
 	listeners.Commit()
-	r.current = cfg
+	r.files, r.current = files, cfg
+	r.center.accepted()
+	if err := r.center.follow(ctx, files); err != nil {
+		r.p.log.Error("the config centre cannot be followed", "err", err)
+	}
 	return cfg, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/admin"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/discovery"
+	"github.com/sidecar-mesh/sidecar/discovery/consul"
 	"github.com/sidecar-mesh/sidecar/discovery/disk"
 	"github.com/sidecar-mesh/sidecar/discovery/dns"
 	"github.com/sidecar-mesh/sidecar/discovery/file"
@@ -79,6 +80,11 @@ func run(paths []string) error {
 	logWarnings(log, cfg.Warnings)
 
 	ctx, cancel := context.WithCancel(context.Background())
+	if cfg, err = p.reload.begin(ctx); err != nil {
+		cancel()
+		p.close()
+		return errors.Join(err, p.rec.Close(closing()))
+	}
 	failed := make(chan error, 4)
 	var parts sync.WaitGroup
 	parts.Go(func() { failed <- p.merger.Run(ctx, cfg) })
@@ -185,6 +191,8 @@ func openRegistry(r *config.Registry) (discovery.Source, error) {
 		return file.New(r, watchPath)
 	case r.DNS != nil:
 		return dns.New(r)
+	case r.Consul != nil:
+		return consul.New(r)
 	}
 	return nil, fmt.Errorf("registry %q is of no known kind", r.Name)
 }

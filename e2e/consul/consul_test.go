@@ -2,11 +2,15 @@
 package consul
 
 import (
+	"os"
 	"testing"
 
 	"github.com/sidecar-mesh/sidecar/e2e/consultest"
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
+
+// soak says that the long versions are wanted.
+var soak = os.Getenv("SIDECAR_SOAK") != ""
 
 func TestMain(m *testing.M) { sidecartest.Main(m) }
 

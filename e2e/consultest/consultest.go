@@ -7,10 +7,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,7 +89,7 @@ func Start(t testing.TB, servers, clients int) *Cluster {
 		a.launch(t)
 	}
 	for _, a := range c.Agents() {
-		a.await(t)
+		a.Await(t)
 	}
 	return c
 }
@@ -124,28 +127,29 @@ func (c *Cluster) Leader(t testing.TB) *Agent {
 func newAgent(t testing.TB, name string, server bool) *Agent {
 	t.Helper()
 	a := &Agent{Name: name, Server: server, folder: t.TempDir()}
-	var port string
-	a.HTTP = sidecartest.FreeAddress(t)
-	a.host, port, _ = net.SplitHostPort(a.HTTP)
-	taken := map[string]bool{port: true}
-	for _, p := range []*string{&a.serf, &a.rpc} {
-		for *p == "" || taken[*p] {
-			*p = freePort(t, a.host)
-		}
-		taken[*p] = true
+	a.host, _, _ = net.SplitHostPort(sidecartest.FreeAddress(t)) // a host that nobody else has drawn
+	ports := map[string]bool{}
+	for len(ports) < 3 {
+		ports[freePort(t, a.host)] = true
 	}
+	list := slices.Collect(maps.Keys(ports))
+	a.HTTP, a.serf, a.rpc = net.JoinHostPort(a.host, list[0]), list[1], list[2]
 	return a
 }
 
+// freePort is a port below those that the system gives to outgoing connections: an agent makes some from its own host
+// before it listens.
 func freePort(t testing.TB, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no free port")
+	return ""
 }
 
 // configure writes the agent's configuration: quick to elect and to notice, silent otherwise.
@@ -199,8 +203,8 @@ func (a *Agent) launch(t testing.TB) {
 	})
 }
 
-// await waits until the agent knows a leader and is in the catalogue.
-func (a *Agent) await(t testing.TB) {
+// Await waits until the agent knows a leader and is in the catalogue.
+func (a *Agent) Await(t testing.TB) {
 	t.Helper()
 	sidecartest.Eventually(t, 60*time.Second, a.Name+" knows a leader and is in the catalogue", func() bool {
 		select {
@@ -255,7 +259,7 @@ func (a *Agent) signal(t testing.TB, s syscall.Signal) {
 func (a *Agent) Restart(t testing.TB) {
 	t.Helper()
 	a.Relaunch(t)
-	a.await(t)
+	a.Await(t)
 }
 
 // Relaunch is Restart without the wait.

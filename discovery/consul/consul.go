@@ -1,0 +1,149 @@
+// Package consul is the border to Consul: a discovery source with one watch for each service, the watch of a prefix of
+// its key-value store, and the operations on keys that the command line offers.
+//
+// It owns its HTTP client, with bounds on connections, time and size, and one goroutine for each watch. A query that
+// waits for a change continues where the last answer was; a wake-up that changed nothing is told from one that did, and
+// the pace is bounded whatever the answers are. A failure is reported as one and never as an empty set. Consul's types
+// end here. Tests: rogue answers by a scripted server, decisions as tables, virtual time for pace.
+package consul
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery"
+)
+
+// Source is the discovery.Source of a Consul registry. It reports all instances, unfit ones included, with their health.
+type Source struct {
+	// Set by New, then read-only.
+	reg    *config.ConsulRegistry
+	origin *config.Source
+	seed   maphash.Seed
+	tempo  tempo
+}
+
+// New makes the source of a registry, without I/O.
+func New(reg *config.Registry) (*Source, error) {
+	if reg.Consul == nil {
+		return nil, errors.New("not a Consul registry")
+	}
+	return &Source{
+		reg:    reg.Consul,
+		origin: &config.Source{Name: "registry " + reg.Name, Rank: config.RankCenter},
+		seed:   maphash.MakeSeed(),
+		tempo:  usual(),
+	}, nil
+}
+
+// Run implements discovery.Source.
+func (s *Source) Run(ctx context.Context, want <-chan []string, report func(discovery.Update)) error {
+	c, err := newClient(s.reg, s.tempo)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	ctx, cancel := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer cancel()
+	stops := make(map[string]context.CancelFunc)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case names := <-want:
+			c.watched(len(names))
+			for name, stop := range stops {
+				if _, wanted := slices.BinarySearch(names, name); !wanted {
+					stop()
+					delete(stops, name)
+				}
+			}
+			for _, name := range names {
+				if stops[name] != nil {
+					continue
+				}
+				wctx, stop := context.WithCancel(ctx)
+				stops[name] = stop
+				watches.Go(func() { s.watch(wctx, c, name, report) })
+			}
+		}
+	}
+}
+
+// watch follows one service until ctx ends.
+func (s *Source) watch(ctx context.Context, c *client, name string, report func(discovery.Update)) {
+	path := "/v1/health/service/" + name
+	var last sums
+	c.watch(ctx, func(ctx context.Context, api *api.Client, q *api.QueryOptions) (uint64, error) {
+		var body document
+		q.Near, q.Filter = s.reg.Near, s.reg.Filter
+		meta, err := api.Raw().Query(path, &body, q.WithContext(ctx))
+		if err != nil {
+			return 0, err
+		}
+		raw := maphash.Bytes(s.seed, body.data)
+		if last.known && raw == last.raw {
+			report(discovery.Update{Service: name, Unchanged: true})
+			return meta.LastIndex, nil
+		}
+		entries, err := decode(body.data)
+		if err != nil {
+			return 0, err
+		}
+		if len(entries) == 0 {
+			if err := doubtful(ctx, meta, q.Token); err != nil {
+				return 0, err
+			}
+		}
+		list := s.endpoints(entries)
+		useful := s.hash(list)
+		u := discovery.Update{Service: name, Endpoints: list}
+		if last.known && useful == last.useful {
+			u = discovery.Update{Service: name, Unchanged: true}
+		}
+		last = sums{known: true, raw: raw, useful: useful}
+		report(u)
+		return meta.LastIndex, nil
+	}, func(err error) { report(discovery.Update{Service: name, Err: err}) })
+}
+
+// sums are what is kept of an answer, to tell whether the next one says anything new.
+type sums struct {
+	known       bool
+	raw, useful uint64
+}
+
+// doubtful says why an empty answer is no answer: access control hides what a token may not read, without an error.
+func doubtful(ctx context.Context, meta *api.QueryMeta, token string) error {
+	switch {
+	case meta.ResultsFilteredByACLs:
+		return &Error{Kind: Forbidden, Text: "access control removed every instance from the answer: the token lacks service:read or node:read"}
+	case token == "" && meta.DefaultACLPolicy == "deny":
+		return &Error{Kind: Forbidden, Text: "no token is given, and access control denies by default"}
+	}
+	return ctx.Err()
+}
+
+// pause waits for d and reports whether ctx is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,150 @@
+package consul
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/e2e/consultest"
+	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
+)
+
+// config runs `sidecar config` against an agent, and returns what it printed and whether it succeeded.
+func config(t *testing.T, agent *consultest.Agent, stdin string, args ...string) (string, bool) {
+	t.Helper()
+	cmd := exec.Command(sidecartest.Build(t), append(append([]string{"config"}, args...), "--consul", agent.HTTP)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}
+
+// put writes a document, which must succeed.
+func put(t *testing.T, agent *consultest.Agent, name, text string, args ...string) string {
+	t.Helper()
+	out, ok := config(t, agent, text, append([]string{"put", name}, args...)...)
+	if !ok {
+		t.Fatalf("put %s: %s", name, out)
+	}
+	return out
+}
+
+// Services, policies and group switches from Consul's keys: in force while it runs, below the local file, each on its own.
+func TestConfigCenter(t *testing.T) {
+	agent := consultest.Dev(t)
+	a, b, local := who(t, "a"), who(t, "b"), who(t, "local")
+	put(t, agent, "services/web", "endpoints: ["+a.Address+"]")
+	put(t, agent, "services/mine", "endpoints: ["+a.Address+"]")
+	p := sidecartest.Run(t, `
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {mine: {endpoints: [%q]}}`, agent.HTTP, local.Address)
+	seen(t, p, "web", 5*time.Second, "a") // at the start already
+	seen(t, p, "mine", 5*time.Second, "local")
+
+	put(t, agent, "services/web", "endpoints: ["+b.Address+"]")
+	seen(t, p, "web", 5*time.Second, "b")
+
+	// What is wrong is not written; what somebody else wrote wrong is not in force, and its neighbours are.
+	if out, ok := config(t, agent, "endpoints: nonsense", "put", "services/web"); ok || !strings.Contains(out, "services.web.endpoints") {
+		t.Errorf("put: %s", out)
+	}
+	agent.PutKV(t, "sidecar/services/web", "endpoints: ["+a.Address+"]\npolicy: {timeout: 5}")
+	put(t, agent, "services/other", "endpoints: ["+a.Address+"]")
+	seen(t, p, "other", 5*time.Second, "a")
+	seen(t, p, "web", 5*time.Second, "b")
+	if n := p.Metric(t, "sidecar_config_documents", `state="kept"`); n != 1 {
+		t.Errorf("%v documents are kept", n)
+	}
+	if said := p.Said(); !strings.Contains(said, "kv main:sidecar/services/web@") || !strings.Contains(said, "services.web.policy.timeout") {
+		t.Errorf("key and field are not told: %s", said)
+	}
+	// Two that want the same host: one of them counts.
+	agent.PutKV(t, "sidecar/services/third", "hosts: other\nendpoints: ["+b.Address+"]")
+	sidecartest.Eventually(t, 5*time.Second, "the conflict shows", func() bool {
+		return p.Metric(t, "sidecar_config_documents", `state="refused"`) == 1
+	})
+	seen(t, p, "other", 5*time.Second, "a")
+
+	// A mended document is in force; a deleted one is gone.
+	put(t, agent, "services/web", "endpoints: ["+a.Address+"]")
+	seen(t, p, "web", 5*time.Second, "a")
+	if out, ok := config(t, agent, "", "delete", "services/web"); !ok {
+		t.Errorf("delete: %s", out)
+	}
+	seen(t, p, "web", 5*time.Second, "404")
+
+	// explain says where it is written.
+	explain := exec.Command(sidecartest.Build(t), "explain", "--admin", p.Admin, "http://other/")
+	if out, err := explain.CombinedOutput(); err != nil || !strings.Contains(string(out), "kv main:sidecar/services/other@") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Without Consul the files are in force; the documents follow when it is there.
+func TestConfigCenterDown(t *testing.T) {
+	agent := consultest.Dev(t)
+	a, local := who(t, "a"), who(t, "local")
+	put(t, agent, "services/web", "endpoints: ["+a.Address+"]")
+	agent.Kill(t)
+	p := sidecartest.Run(t, `
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {mine: {endpoints: [%q]}}`, agent.HTTP, local.Address)
+	seen(t, p, "mine", 5*time.Second, "local")
+	if p.Metric(t, "sidecar_discovery_failing", `source="config_center"`) != 1 {
+		t.Error("the failure does not show")
+	}
+	agent.Restart(t)
+	seen(t, p, "web", 20*time.Second, "a")
+	agent.Kill(t)
+	seen(t, p, "web", 5*time.Second, "a")
+}
+
+// The commands on documents.
+func TestConfigCommands(t *testing.T) {
+	agent := consultest.Dev(t)
+	if out := put(t, agent, "policies/reads", "timeout: 1s", "--cas", "0"); !strings.Contains(out, "policies/reads: written, revision ") {
+		t.Errorf("%s", out)
+	}
+	if out, ok := config(t, agent, "timeout: 2s", "put", "policies/reads", "--cas", "0"); ok || !strings.Contains(out, "changed meanwhile") {
+		t.Errorf("%s", out)
+	}
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(file, []byte("timeout: 3s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put(t, agent, "policies/reads", "", file)
+	if out, ok := config(t, agent, "", "get", "policies/reads"); !ok || out != "timeout: 3s\n" {
+		t.Errorf("%q", out)
+	}
+	if out, ok := config(t, agent, "", "list"); !ok || !strings.HasPrefix(out, "policies/reads\trevision ") {
+		t.Errorf("%q", out)
+	}
+	for _, bad := range [][]string{{"put", "nodes/x"}, {"put", "services/a/b"}, {"get", "policies/none"}, {"delete", "policies/none"}, {"put", "services/web"}} {
+		if out, ok := config(t, agent, "no: sense", bad...); ok {
+			t.Errorf("%v was taken: %s", bad, out)
+		}
+	}
+	// What refers to a registry of the files can be checked only with them.
+	put(t, agent, "services/web", "from: main")
+	watch := exec.Command(sidecartest.Build(t), "config", "watch", "--consul", agent.HTTP)
+	pipe, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = watch.Process.Kill()
+		_ = watch.Wait()
+	})
+	text := make([]byte, 4096)
+	n, err := pipe.Read(text)
+	if err != nil || !strings.Contains(string(text[:n]), "policies/reads revision ") {
+		t.Errorf("%s %v", text[:n], err)
+	}
+}
