@@ -46,7 +46,7 @@ func centerValue() value[ConfigCenter] {
 
 // Document is one document of a config centre.
 type Document struct {
-	Name     string // below the prefix: services/NAME, policies/NAME, rules/NAME, switches/NAME, groups/NAME or defaults
+	Name     string // below the prefix: services/NAME, policies/NAME, rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME or defaults
 	Place    string // as a person would name it
 	Revision uint64
 	Data     []byte
@@ -54,8 +54,15 @@ type Document struct {
 
 // source is where the values of the document come from.
 func (d *Document) source() *Source {
-	return &Source{Name: fmt.Sprintf("%s@%d", d.Place, d.Revision), Rank: RankCenter}
+	rank := RankCenter
+	if strings.HasPrefix(d.Name, publishedPrefix) {
+		rank = RankProvider
+	}
+	return &Source{Name: fmt.Sprintf("%s@%d", d.Place, d.Revision), Rank: rank}
 }
+
+// publishedPrefix begins the names of documents that providers write.
+const publishedPrefix = "published/"
 
 // LoadDocument reads one document of a config centre: the same text that stands below that name in a file. References are
 // looked at when it is merged.
@@ -66,12 +73,27 @@ func LoadDocument(doc Document, env func(string) (string, bool)) (*Config, error
 	if problem != nil {
 		return nil, Errors{*problem}
 	}
+	if service, ok := strings.CutPrefix(doc.Name, publishedPrefix); ok {
+		return loadPublished(d, source, service, root, len(doc.Data))
+	}
 	whole, err := wrap(doc.Name, root)
 	if err != nil {
 		return nil, Errors{{File: source.Name, Line: 1, Col: 1, Msg: err.Error()}}
 	}
 	d.source, d.budget = source, len(doc.Data)+maxAliased
 	newGrammar().document.read(d, whole, d.config)
+	return d.finish(RankCenter)
+}
+
+// loadPublished reads what a provider publishes.
+func loadPublished(d *decoder, source *Source, service string, root *yaml.Node, size int) (*Config, error) {
+	if problem := nameProblem(service); problem != "" {
+		return nil, Errors{{File: source.Name, Line: 1, Col: 1, Msg: problem}}
+	}
+	var p Published
+	d.source, d.budget = source, size+maxAliased
+	publishedValue().read(d, root, &p)
+	d.config.Published = map[string]*Published{service: &p}
 	return d.finish(RankCenter)
 }
 
@@ -82,9 +104,9 @@ func wrap(name string, root *yaml.Node) (*yaml.Node, error) {
 	}
 	kind, rest, _ := strings.Cut(name, "/")
 	switch kind {
-	case "services", "policies", "rules", "switches", "groups":
+	case "services", "policies", "rules", "switches", "grey", "groups":
 	default:
-		return nil, fmt.Errorf("documents are defaults and services/NAME, policies/NAME, rules/NAME, switches/NAME, groups/NAME, not %q", name)
+		return nil, fmt.Errorf("documents are defaults and services/NAME, policies/NAME, rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME, not %q", name)
 	}
 	switch problem := nameProblem(rest); {
 	case rest == "" || strings.Contains(rest, "/"):
@@ -151,7 +173,12 @@ func (c *Center) Set(docs []Document) bool {
 		d.newest = cfg
 	}
 	for name, d := range c.docs {
-		if !now[name] && !d.gone {
+		switch {
+		case now[name] || d.gone:
+		case strings.HasPrefix(name, publishedPrefix) && d.good != nil:
+			// Callers rely on it, and whoever deleted it cannot know all of them (S-13).
+			d.newest, d.errs = nil, Errors{{File: d.source().Name, Msg: "it was deleted; what callers inherit of it stays until they are restarted"}}
+		default:
 			d.newest, d.errs, d.gone, changed = nil, nil, true, true
 		}
 	}

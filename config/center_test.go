@@ -178,3 +178,64 @@ func TestCenterNames(t *testing.T) {
 		}
 	}
 }
+
+// What a provider publishes fills what callers leave open: caller's method, caller's service, provider's method,
+// provider's service, defaults (S-8, X-3).
+func TestPublished(t *testing.T) {
+	k := newCentre(t, `
+services:
+  silent: {endpoints: [10.0.0.1:80]}
+  own:
+    endpoints: [10.0.0.1:80]
+    policy: {timeout: 4s}
+    routes: [{name: save, match: POST /save, policy: {retry: 0}}]
+defaults: {timeout: 9s, idle_timeout: 9s, warmup: 9s}`)
+	const text = "policy: {timeout: 1s, idle_timeout: 1s, retry: 2}\nroutes:\n- {name: save, match: POST /save, policy: {timeout: 2s, per_try_timeout: 2s, retry: 3}}"
+	out := k.put("published/silent", text, "published/own", text, "published/nobody", text)
+	type want struct {
+		service, route                  string
+		timeout, perTry, idle, warm     string
+		retries, inherited, routesInAll int
+	}
+	for _, w := range []want{
+		{"silent", "", "1s", "0s", "1s", "9s", 2, 3, 1},
+		{"silent", "save", "2s", "2s", "1s", "9s", 3, 4, 1},
+		{"own", "", "4s", "0s", "1s", "9s", 2, 2, 1},
+		{"own", "save", "4s", "2s", "1s", "9s", 0, 2, 1},
+	} {
+		s := out.Services[w.service]
+		p := out.ServicePolicy(s)
+		for _, r := range s.Routes {
+			if r.Name == w.route {
+				p = out.RoutePolicy(s, r)
+			}
+		}
+		got := want{
+			w.service, w.route, p.Timeout.Value.String(), p.PerTryTimeout.Value.String(), p.IdleTimeout.Value.String(),
+			p.Warmup.Value.String(), p.Retry.Count.Value, InheritedFields(&p), len(s.Routes),
+		}
+		if got != w {
+			t.Errorf("got %+v, want %+v", got, w)
+		}
+	}
+	if from := out.Services["silent"].Inherited.Timeout.From.String(); from != "kv/published/silent@1:1:19" {
+		t.Errorf("from %s", from)
+	}
+	if k.base.Services["silent"].Inherited != nil {
+		t.Error("the configuration of the files was written to")
+	}
+
+	// The provider deletes it: callers keep what they rely on, and it shows (S-13).
+	out = k.put("published/silent", "")
+	if p := out.ServicePolicy(out.Services["silent"]); p.Timeout.Value.String() != "1s" {
+		t.Errorf("%v", p.Timeout)
+	}
+	if got := k.states(); !strings.Contains(got, "published/silent kept (kv/published/silent@1: it was deleted") {
+		t.Errorf("%s", got)
+	}
+	// A use of somebody else's policies means nothing here.
+	k.put("published/own", "policy: {use: reads}")
+	if got := k.states(); !strings.Contains(got, "published/own kept (") {
+		t.Errorf("%s", got)
+	}
+}

@@ -20,15 +20,18 @@ type Rank uint8
 
 // The ranks, lowest first.
 const (
-	RankDefault Rank = iota
-	RankCenter       // config centre: Consul KV, xDS
-	RankDynamic      // admin API, switches
-	RankFile         // the local file
+	RankDefault  Rank = iota
+	RankProvider      // what a provider publishes: fills only what all others leave open
+	RankCenter        // config centre: Consul KV, xDS
+	RankDynamic       // admin API, switches
+	RankFile          // the local file
 )
 
 // String is the name of a rank for metrics and people.
 func (r Rank) String() string {
 	switch r {
+	case RankProvider:
+		return "provider"
 	case RankCenter:
 		return "config_center"
 	case RankDynamic:
@@ -77,6 +80,7 @@ type Config struct {
 	Rules     map[string]*Rules
 	Groups    []GroupSwitch
 	Grey      map[string]*Grey
+	Published map[string]*Published // by service; only a config centre has it
 	Inbound   []*Inbound
 	Switches  map[string]*Switch
 	Telemetry Telemetry
@@ -193,6 +197,7 @@ type Service struct {
 	GRPCWeb   GRPCWeb
 	Policy    Policy
 	Links     []*Link
+	Inherited *Policy // what the provider publishes, below Policy; nil: nothing
 	Routes    []*Route
 	Rules     *Rules // nil: nothing is said
 
@@ -264,11 +269,13 @@ type Route struct {
 	From  Origin
 	Match Match
 	// Policy holds the route's own fields; they win over the service's.
-	Policy   Policy
-	Rewrite  *Rewrite
-	To       *To
-	Respond  *Respond
-	Redirect *Redirect
+	Policy Policy
+	// Inherited is what the provider publishes for it, below the service's own fields; nil: nothing.
+	Inherited *Policy
+	Rewrite   *Rewrite
+	To        *To
+	Respond   *Respond
+	Redirect  *Redirect
 }
 
 // Match holds conditions that must all hold; the zero Match fits every request.

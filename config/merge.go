@@ -37,6 +37,13 @@ func Merge(base *Config, layers ...Layer) (*Config, error) {
 			out.Defaults, hasDefaults = l.Config.Defaults, true
 		}
 	}
+	out.Published = map[string]*Published{}
+	for _, l := range ranked {
+		if l.Config != nil {
+			addMissing(out.Published, l.Config.Published)
+		}
+	}
+	out.inherit(out.Published)
 	out.mergeRules(ranked)
 	if err := out.check().asError(); err != nil {
 		return nil, err

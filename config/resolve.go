@@ -16,27 +16,31 @@ func Resolve(layers ...*Policy) Policy {
 }
 
 // ServicePolicy is what holds for calls to s: its own fields, the policy it uses, the defaults, and what is built in.
-func (c *Config) ServicePolicy(s *Service) Policy { return c.resolve(&s.Policy, nil, s.Critical) }
+func (c *Config) ServicePolicy(s *Service) Policy {
+	return c.resolve(s.Critical, &s.Policy, s.Inherited)
+}
 
 // RoutePolicy is what holds for calls that match r of s.
 func (c *Config) RoutePolicy(s *Service, r *Route) Policy {
-	return c.resolve(&r.Policy, &s.Policy, s.Critical)
+	return c.resolve(s.Critical, &r.Policy, &s.Policy, r.Inherited, s.Inherited)
 }
 
 // InboundPolicy is what holds for calls to our own app.
-func (c *Config) InboundPolicy(in *Inbound) Policy { return c.resolve(&in.Policy, nil, false) }
+func (c *Config) InboundPolicy(in *Inbound) Policy { return c.resolve(false, &in.Policy) }
 
 // InboundRoutePolicy is what holds for calls to our own app that match r.
 func (c *Config) InboundRoutePolicy(in *Inbound, r *Route) Policy {
-	return c.resolve(&r.Policy, &in.Policy, false)
+	return c.resolve(false, &r.Policy, &in.Policy)
 }
 
-// resolve lays each policy over the one it uses, then over the next.
-func (c *Config) resolve(own, outer *Policy, critical bool) Policy {
+// resolve lays each policy over the one it uses, then over the next; the defaults are last. Of a call that is the caller's
+// method, the caller's service, the provider's method, the provider's service, the defaults of the mesh.
+func (c *Config) resolve(critical bool, layers ...*Policy) Policy {
 	var p Policy
-	for _, l := range [...]*Policy{own, outer, &c.Defaults} {
+	for _, l := range layers {
 		c.chain(l, func(l *Policy) { p.over(l) })
 	}
+	c.chain(&c.Defaults, func(l *Policy) { p.over(l) })
 	b := BuiltIn()
 	if critical {
 		b = BuiltInCritical()
