@@ -55,7 +55,7 @@ func (s *Service) origin() config.Origin {
 
 // policy resolves the policy of a route; one that says nothing of its own shares that of its service.
 func (c *compiler) policy(s *Service, cfg *config.Route) *config.Policy {
-	if reflect.ValueOf(&cfg.Policy).Elem().IsZero() {
+	if cfg.Inherited == nil && reflect.ValueOf(&cfg.Policy).Elem().IsZero() {
 		return &s.Policy
 	}
 	var p config.Policy

@@ -12,6 +12,7 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	s.ours(&r.own)
 	s.listeners(p)
 	s.documents(p)
+	s.inherited(p)
 	s.sources(p, now)
 	s.protections(&p.protections)
 	s.count(d.keptFailures, p.keptFailures.Load())

@@ -27,7 +27,7 @@ type descriptions struct {
 	stoodIn, switches                               *prometheus.Desc
 	series, seriesOverflow, build, rules, scripts   *prometheus.Desc
 	versionRequests, versionFailed, versionSeconds  *prometheus.Desc
-	documents                                       *prometheus.Desc
+	documents, inherited                            *prometheus.Desc
 }
 
 // add describes one metric.
@@ -109,6 +109,7 @@ func (d *descriptions) process() {
 	d.reloadTime = d.add("reload_timestamp_seconds", "Unix time of the last reload by result.", "result")
 	d.reloadSeconds = d.add("reload_duration_seconds", "Time that the last reload took.")
 	d.revision = d.add("config_revision_hash", "Low 48 bits of the hash of the configuration in force.")
+	d.inherited = d.add("policy_inherited_fields", "Fields of a policy that the provider decided, for the service itself (no route) and for routes.", "route", "service")
 	d.documents = d.add("config_documents", "Documents of the config centre: in force, an earlier version kept, or refused.", "state")
 	d.rules = d.add("rules", "Rules between callers and endpoints, by the rank of their source.", "rank", "service")
 	d.scripts = d.add("script_failures_total", "Runs of script rules that failed.")

@@ -210,6 +210,7 @@ type parts struct {
 	moderated  atomic.Pointer[func() int]
 	retired    [2]counts       // connections downstream and upstream, by why
 	documents  [3]atomic.Int64 // in force, kept, refused
+	inherited  atomic.Pointer[[]InheritedCount]
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
 	switches   states

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sidecar-mesh/sidecar/admin"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/discovery/consul"
 )
@@ -30,13 +32,13 @@ func configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Read and write the documents of the config centre",
 		Long: `Read and write the documents of the config centre, which are keys of Consul: defaults, and services/NAME, policies/NAME,
-rules/NAME, switches/NAME, groups/NAME. Where they are is taken from config_center of a configuration file (-c), or from
+rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME. Where they are is taken from config_center of a configuration file (-c), or from
 --consul and --prefix. What is wrong is not written.`,
 		Example: "  sidecar config put services/catalog catalog.yaml -c sidecar.yaml\n  sidecar config list --consul 127.0.0.1:8500",
 		Args:    takes(),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(configPut(), configGet(), configList(), configWatch(), configDelete())
+	c.AddCommand(configPut(), configGet(), configList(), configWatch(), configDelete(), configPublish())
 	return c
 }
 
@@ -347,4 +349,52 @@ func configDelete() *cobra.Command {
 		},
 	}
 	return s.casFlag(s.flags(c))
+}
+
+func configPublish() *cobra.Command {
+	var s store
+	var methods bool
+	c := &cobra.Command{
+		Use:   "publish -c FILE|DIR",
+		Short: "Publish how our inbound services are to be called",
+		Long: `Write the policy of each inbound service of a file to published/NAME: callers use it wherever their own configuration is
+silent. With --methods the policies of the routes go with it; where many services have many methods, callers had better
+say such details themselves. What did not change is not written.`,
+		Example: "  sidecar config publish -c sidecar.yaml\n  sidecar config publish -c sidecar.yaml --methods",
+		Args:    takes(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := needsConfig(c, s.paths); err != nil {
+				return err
+			}
+			return s.with(c, func(ctx context.Context, kv *consul.KV, cfg *config.Config) error {
+				for _, in := range cfg.Inbound {
+					written, err := publish(ctx, kv, in, methods)
+					if err != nil {
+						return fmt.Errorf("%s: %w", in.Service, err)
+					}
+					if written {
+						fmt.Fprintf(c.OutOrStdout(), "published/%s: written\n", in.Service)
+					}
+				}
+				return nil
+			})
+		},
+	}
+	configFlag(c, &s.paths)
+	c.Flags().BoolVar(&methods, "methods", false, "the policies of routes too")
+	return c
+}
+
+// publish writes what callers are to know of an inbound service, if it is not there yet.
+func publish(ctx context.Context, kv *consul.KV, in *config.Inbound, methods bool) (bool, error) {
+	text, err := admin.Published(in, methods)
+	if err != nil || text == nil {
+		return false, err
+	}
+	name := "published/" + in.Service
+	doc, err := kv.Get(ctx, name)
+	if err != nil || doc != nil && bytes.Equal(doc.Data, text) {
+		return false, err
+	}
+	return true, kv.Put(ctx, name, text, nil)
 }

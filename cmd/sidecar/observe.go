@@ -50,7 +50,30 @@ func (o *observer) Applied(mesh *config.Mesh, _ int, took time.Duration) {
 			}
 		}
 	}
+	if o.last == nil || o.last.Config != mesh.Config {
+		o.p.rec.Inherited(inherited(mesh.Config))
+	}
 	o.last = mesh
+}
+
+// inherited lists the policies of which a provider decided something.
+func inherited(c *config.Config) []telemetry.InheritedCount {
+	var list []telemetry.InheritedCount
+	add := func(s *config.Service, route string, p config.Policy) {
+		if n := config.InheritedFields(&p); n > 0 {
+			list = append(list, telemetry.InheritedCount{Service: s.Name, Route: route, Fields: n})
+		}
+	}
+	for _, s := range c.Services {
+		if s.Inherited == nil {
+			continue
+		}
+		add(s, "", c.ServicePolicy(s))
+		for _, r := range s.Routes {
+			add(s, r.Name, c.RoutePolicy(s, r))
+		}
+	}
+	return list
 }
 
 // Refused implements discovery.Observer. The failure of a reload is told by the reload.

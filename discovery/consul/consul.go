@@ -83,34 +83,29 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 func (s *Source) watch(ctx context.Context, c *client, name string, report func(discovery.Update)) {
 	path := "/v1/health/service/" + name
 	var last sums
-	c.watch(ctx, func(ctx context.Context, api *api.Client, q *api.QueryOptions) (uint64, error) {
-		var body document
+	c.watch(ctx, func(ctx context.Context, client *api.Client, q *api.QueryOptions) (uint64, error) {
+		a := answer{seed: s.seed, last: last}
 		q.Near, q.Filter = s.reg.Near, s.reg.Filter
-		meta, err := api.Raw().Query(path, &body, q.WithContext(ctx))
+		meta, err := client.Raw().Query(path, &a, q.WithContext(ctx))
 		if err != nil {
 			return 0, err
 		}
-		raw := maphash.Bytes(s.seed, body.data)
-		if last.known && raw == last.raw {
+		if a.same {
 			report(discovery.Update{Service: name, Unchanged: true})
 			return meta.LastIndex, nil
 		}
-		entries, err := decode(body.data)
-		if err != nil {
-			return 0, err
-		}
-		if len(entries) == 0 {
+		if len(a.entries) == 0 {
 			if err := doubtful(ctx, meta, q.Token); err != nil {
 				return 0, err
 			}
 		}
-		list := s.endpoints(entries)
+		list := s.endpoints(a.entries)
 		useful := s.hash(list)
 		u := discovery.Update{Service: name, Endpoints: list}
 		if last.known && useful == last.useful {
 			u = discovery.Update{Service: name, Unchanged: true}
 		}
-		last = sums{known: true, raw: raw, useful: useful}
+		last = sums{known: true, raw: a.raw, useful: useful}
 		report(u)
 		return meta.LastIndex, nil
 	}, func(err error) { report(discovery.Update{Service: name, Err: err}) })

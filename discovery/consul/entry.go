@@ -29,21 +29,25 @@ type entry struct {
 	Checks []struct{ CheckID, Status string }
 }
 
-// document takes the bytes of an answer as they came; what they mean is looked at only when they are new.
-type document struct{ data []byte }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *document) UnmarshalJSON(data []byte) error {
-	d.data = slices.Clone(data)
-	return nil
+// answer is a list of instances. What it means is looked at only when its bytes are new.
+type answer struct {
+	seed    maphash.Seed
+	last    sums
+	raw     uint64
+	same    bool // byte for byte what it was
+	entries []entry
 }
 
-func decode(data []byte) ([]entry, error) {
-	var entries []entry
-	if err := json.Unmarshal(data, &entries); err != nil {
-		return nil, &Error{Kind: BadAnswer, Text: err.Error()}
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *answer) UnmarshalJSON(data []byte) error {
+	a.raw = maphash.Bytes(a.seed, data)
+	if a.same = a.last.known && a.raw == a.last.raw; a.same {
+		return nil
 	}
-	return entries, nil
+	if err := json.Unmarshal(data, &a.entries); err != nil {
+		return &Error{Kind: BadAnswer, Text: err.Error()}
+	}
+	return nil
 }
 
 // endpoints makes the endpoints of an answer, in the order of addresses.

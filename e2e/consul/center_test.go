@@ -148,3 +148,43 @@ func TestConfigCommands(t *testing.T) {
 		t.Errorf("%s %v", text[:n], err)
 	}
 }
+
+// A provider publishes how it is to be called; a caller whose configuration is silent does so, and says where it has it
+// from (S-8).
+func TestPublishedPolicy(t *testing.T) {
+	agent := consultest.Dev(t)
+	a := who(t, "a")
+	provider := filepath.Join(t.TempDir(), "provider.yaml")
+	text := `
+registries: {main: {consul: {address: "` + agent.HTTP + `"}}}
+config_center: {consul: {registry: main}}
+inbound: [{service: web, app: "127.0.0.1:1", policy: {timeout: 1234ms}, routes: [{name: save, match: POST /save, policy: {retry: 0, timeout: 4321ms}}]}]`
+	if err := os.WriteFile(provider, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := sidecartest.Run(t, `
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {web: {endpoints: [%q]}}`, agent.HTTP, a.Address)
+	publish := func() string {
+		out, err := exec.Command(sidecartest.Build(t), "config", "publish", "--methods", "-c", provider).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if out := publish(); out != "published/web: written\n" {
+		t.Errorf("%q", out)
+	}
+	sidecartest.Eventually(t, 5*time.Second, "the caller inherits", func() bool {
+		return p.Metric(t, "sidecar_policy_inherited_fields", `service="web"`, `route="save"`) == 2
+	})
+	out, err := exec.Command(sidecartest.Build(t), "explain", "--admin", p.Admin, "-X", "POST", "http://web/save").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "4321ms") && !strings.Contains(string(out), "4.321s") || !strings.Contains(string(out), "kv main:sidecar/published/web@") {
+		t.Errorf("%v: %s", err, out)
+	}
+	// Nothing changed: nothing is written. Endpoints that come and go touch no document.
+	if out := publish(); out != "" {
+		t.Errorf("%q", out)
+	}
+}
