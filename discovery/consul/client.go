@@ -118,12 +118,12 @@ func (c *client) wait() time.Duration {
 // ask is one query to one agent; it returns the index of the answer.
 type ask func(ctx context.Context, a *api.Client, q *api.QueryOptions) (uint64, error)
 
-// watch asks again and again until ctx ends, each time for what comes after the last answer. failed is told of every
-// failure.
-func (c *client) watch(ctx context.Context, query ask, failed func(error)) {
+// watch asks again and again until ctx ends, each time for what comes after the last answer. turn is called before each query
+// and may wait; false ends the watch. failed is told of every failure.
+func (c *client) watch(ctx context.Context, turn func() bool, query ask, failed func(error)) {
 	w := watch{client: c, query: query, pace: pace{tempo: c.tempo}, avoid: make([]time.Time, len(c.agents))}
 	told := false // that no agent takes connections
-	for pause(ctx, w.pace.next(time.Now())) {
+	for pause(ctx, w.pace.next(time.Now())) && turn() {
 		index, err := w.once(ctx)
 		if ctx.Err() != nil {
 			return

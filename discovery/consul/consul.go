@@ -28,6 +28,7 @@ type Source struct {
 	origin *config.Source
 	seed   maphash.Seed
 	tempo  tempo
+	gate   func(context.Context) error // set before Run; nil: none
 }
 
 // New makes the source of a registry, without I/O.
@@ -42,6 +43,9 @@ func New(reg *config.Registry) (*Source, error) {
 		tempo:  usual(),
 	}, nil
 }
+
+// Gate implements discovery.Gated.
+func (s *Source) Gate(wait func(context.Context) error) { s.gate = wait }
 
 // Run implements discovery.Source.
 func (s *Source) Run(ctx context.Context, want <-chan []string, report func(discovery.Update)) error {
@@ -83,7 +87,8 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 func (s *Source) watch(ctx context.Context, c *client, name string, report func(discovery.Update)) {
 	path := "/v1/health/service/" + name
 	var last sums
-	c.watch(ctx, func(ctx context.Context, client *api.Client, q *api.QueryOptions) (uint64, error) {
+	turn := func() bool { return s.gate == nil || !last.known || s.gate(ctx) == nil }
+	c.watch(ctx, turn, func(ctx context.Context, client *api.Client, q *api.QueryOptions) (uint64, error) {
 		a := answer{seed: s.seed, last: last}
 		q.Near, q.Filter = s.reg.Near, s.reg.Filter
 		meta, err := client.Raw().Query(path, &a, q.WithContext(ctx))

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -315,5 +316,36 @@ func TestCursor(t *testing.T) {
 		if c.index != step.next {
 			t.Errorf("after %d: %d, want %d", step.answer, c.index, step.next)
 		}
+	}
+}
+
+// While the gate is closed nothing is pulled that was delivered before; the first answer is not held up.
+func TestGate(t *testing.T) {
+	srv := scripted(t, func(w http.ResponseWriter, _ *http.Request) { body(w, 0, list("10.0.0.1:80")) })
+	reg := registry(srv.address())
+	s, err := New(&config.Registry{Name: "main", Consul: &reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := make(chan struct{})
+	asked := make(chan struct{}, 100)
+	s.Gate(func(ctx context.Context) error {
+		asked <- struct{}{}
+		select {
+		case <-open:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	r := run(t, s, "web")
+	r.expect("10.0.0.1:80")
+	<-asked
+	if n := len(srv.asked()); n != 1 {
+		t.Errorf("%d queries", n)
+	}
+	close(open)
+	if u := r.next(); !u.Unchanged {
+		t.Errorf("%+v", u)
 	}
 }

@@ -38,7 +38,7 @@ func (k *KV) Close() { k.client.close() }
 func (k *KV) Watch(ctx context.Context, report func([]config.Document), failed func(error)) {
 	var last []config.Document
 	known := false
-	k.client.watch(ctx, func(ctx context.Context, a *api.Client, q *api.QueryOptions) (uint64, error) {
+	k.client.watch(ctx, always, func(ctx context.Context, a *api.Client, q *api.QueryOptions) (uint64, error) {
 		docs, index, err := k.read(ctx, a, q)
 		if err != nil {
 			return 0, err
@@ -51,6 +51,8 @@ func (k *KV) Watch(ctx context.Context, report func([]config.Document), failed f
 		return index, nil
 	}, failed)
 }
+
+func always() bool { return true }
 
 // List reads all documents once.
 func (k *KV) List(ctx context.Context) ([]config.Document, error) {

@@ -132,6 +132,12 @@ func start(t *testing.T, reg config.ConsulRegistry, names ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, s, names...)
+}
+
+// run runs a source, fast.
+func run(t *testing.T, s *Source, names ...string) *rig {
+	t.Helper()
 	s.tempo = tempo{refill: 100 * time.Millisecond, min: 50 * time.Millisecond, max: 400 * time.Millisecond}
 	r := &rig{t: t, want: make(chan []string, 1), all: make(chan discovery.Update)}
 	r.want <- names
