@@ -233,6 +233,9 @@ func inboundDocument(in *config.Inbound) object {
 		health["unhealthy_after"], health["healthy_after"] = h.UnhealthyAfter, h.HealthyAfter
 		o["health"] = health
 	}
+	if in.Register != nil {
+		o["register"] = registerDocument(in.Register)
+	}
 	return o
 }
 
@@ -319,6 +322,21 @@ func outlierDocument(v *config.Outlier) object {
 			"average_over": config.Span(s.AverageOver), "every": config.Span(s.Every), "points": s.Points, "exceed": s.Exceed,
 		}
 	})
+	return o
+}
+
+func registerDocument(r *config.Register) object {
+	o := object{
+		"to": r.To, "weight": r.Weight, "check": r.Check, "ttl": config.Span(r.TTL), "deregister_after": config.Span(r.DeregisterAfter),
+	}
+	put(o, "id", r.ID)
+	put(o, "address", r.Address)
+	put(o, "port", r.Port)
+	put(o, "rules", r.Rules)
+	putList(o, "tags", r.Tags)
+	if len(r.Meta) > 0 {
+		o["meta"] = r.Meta
+	}
 	return o
 }
 

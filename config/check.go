@@ -72,6 +72,7 @@ func (c *Config) check() Errors {
 	k.switches()
 	k.policies()
 	k.errors = append(k.errors, append(c.groupCircles(), c.rulesTwice()...)...)
+	k.registrations()
 	return k.errors
 }
 

@@ -385,6 +385,7 @@ type Inbound struct {
 	Policy   Policy
 	Admit    Admit
 	Health   *AppHealth // nil: nobody asks the app
+	Register *Register  // nil: it is in no registry because of us
 	Routes   []*Route
 	From     Origin
 }

@@ -158,12 +158,16 @@ func inboundValue(policy value[Policy], route value[Route]) value[Inbound] {
 		in("admit", "bounds of what reaches our app", func(i *Inbound) *Admit { return &i.Admit }, admitValue()),
 		in("routes", "ordered, the first match wins", func(i *Inbound) *[]*Route { return &i.Routes }, list(pointer(route))),
 		ref("health", "how our app is asked whether it is well", func(i *Inbound) **AppHealth { return &i.Health }, appHealthValue()),
-		soon[Inbound]("register"),
+		ref("register", "registries that it is told to", func(i *Inbound) **Register { return &i.Register }, registerValue()),
 	)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Inbound) bool {
 		out.Protocol, out.From = "auto", d.origin(n)
 		ok := read(d, n, out)
+		if out.Register != nil && out.Health == nil {
+			health := defaultAppHealth()
+			out.Health = &health
+		}
 		d.claim(claimInbound, n, out.Service)
 		ok = d.grpcWebFits(n, out.Protocol) && ok
 		return nameRoutes(d, n, out.Routes) && ok

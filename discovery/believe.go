@@ -38,7 +38,7 @@ type tip struct {
 func (m *Merger) Suspect(service, address string) { m.tip(tip{service: service, address: address}) }
 
 // Left tells that an endpoint of a service said itself that it will go (S-229): when it leaves the list, no protection
-// keeps it. It never blocks.
+// keeps it. Registries that can are asked anew at once. It never blocks.
 func (m *Merger) Left(service, address string) {
 	m.tip(tip{service: service, address: address, left: true})
 }
@@ -64,6 +64,9 @@ func (m *Merger) take(ctx context.Context, t tip) {
 		}
 		if t.left {
 			k.guard.Left(now, t.address)
+			if r, ok := m.feeds[a.feed].source.(Refresher); ok {
+				r.Refresh(a.name)
+			}
 		} else {
 			k.guard.Suspect(now, t.address)
 		}

@@ -30,6 +30,12 @@ type Source interface {
 	Run(ctx context.Context, want <-chan []string, report func(Update)) error
 }
 
+// Refresher is a source that can be asked to look at once, since somebody knows better than its last answer (S-230). It
+// must not block, and may be asked while it does not run.
+type Refresher interface {
+	Refresh(service string)
+}
+
 // Update is one answer of a source about one service.
 type Update struct {
 	// Service is the name as it was wanted.

@@ -33,8 +33,8 @@ func (p *Proxy) Offline(e *snapshot.Endpoint, until time.Time) {
 		if p.o.Leaving != nil {
 			p.o.Leaving(s.Name, e.Address)
 		}
-		if p.o.Refresh != nil {
-			p.o.Refresh(s.Name)
+		if p.o.Left != nil {
+			p.o.Left(s.Name, e.Address)
 		}
 	}
 	if len(fresh) > 0 {

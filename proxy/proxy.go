@@ -26,9 +26,8 @@ type Options struct {
 	Log      *slog.Logger
 	Seed     uint64             // random: where round robin starts
 	Scripts  route.ScriptEngine // nil: script rules are refused
-	// Refresh asks for the endpoints of a service anew, since one of them said that it leaves. It must not block; nil:
-	// nobody is asked.
-	Refresh func(service string)
+	// Left is told of an endpoint that said that it leaves. It must not block; nil: nobody is told.
+	Left func(service, endpoint string)
 	// Leaving is told of an endpoint that said that it leaves. It must not block; nil: nobody is told.
 	Leaving func(service, endpoint string)
 	// Failing is told of an endpoint that outlier detection takes out, or should, each time; nil: nobody is. It must not block.

@@ -12,15 +12,22 @@ import (
 // own is what is known of the services of our own app beside their exchanges.
 type own struct {
 	mu   sync.Mutex
-	apps map[string]*app // guarded by mu
+	apps map[string]*app // guarded by mu, as the rest
+
+	states  map[[2]string]string // of registrations, by service and registry
+	actions map[[3]string]uint64 // at registries, by action, registry and result
 }
 
 // ownDescriptions are the metrics of that.
-type ownDescriptions struct{ healthy, probes *prometheus.Desc }
+type ownDescriptions struct{ healthy, probes, registered, registering *prometheus.Desc }
 
 func (d *descriptions) ours() {
 	d.own.healthy = d.add("app_healthy", "1 while the app behind an inbound service answers its probes well.", "service")
 	d.own.probes = d.add("app_probes_total", "Answers of the app behind an inbound service to probes.", "result", "service")
+	d.own.registered = d.add("registration_state", "1 for the state of each service of ours in each registry.",
+		"registry", "service", "state")
+	d.own.registering = d.add("registration_actions_total", "What was done at registries about services of ours, and how it ended.",
+		"action", "registry", "result")
 }
 
 // app counts what is known of the app behind one inbound service.
@@ -93,4 +100,5 @@ func (s *scrape) ours(p *own) {
 			s.count(s.d.own.probes, a.probes[i].Load(), pair("result", result), svc)
 		}
 	}
+	s.registrations(p)
 }

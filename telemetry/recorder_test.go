@@ -58,6 +58,8 @@ func everything(r *Recorder) {
 	db.Begin()
 	r.Record(&Outcome{Series: db, Protocol: "tcp", Start: day(), Total: time.Minute, BytesIn: 10, BytesOut: 2000, Attempts: 1})
 
+	r.RegistrationChanged("shop", "main", "registering", "passing", "")
+	r.RegistrationTried("main", "register", "ok")
 	r.AppProbed("shop", true)
 	r.AppProbed("shop", false)
 	r.AppChanged("shop", false, "connection refused")

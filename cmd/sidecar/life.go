@@ -91,10 +91,14 @@ func (l *life) drain(ctx context.Context, cfg *config.Config, start time.Time) {
 		l.cut.Add(int64(l.p.proxy.Drain(ctx, dir, l.grace(cfg))))
 	}
 	l.p.proxy.Leave(start.Add(cfg.Limits.DrainTimeout))
-	sides.Go(func() { side(telemetry.Inbound) })
+	timeout := cfg.Limits.DrainTimeout
+	reserve := start.Add(timeout - min(5*time.Second, timeout/4))
+	sides.Go(func() {
+		l.leave(ctx, reserve)
+		side(telemetry.Inbound)
+	})
 	if len(cfg.Inbound) > 0 {
-		timeout := cfg.Limits.DrainTimeout
-		l.awaitApp(ctx, cfg, start.Add(timeout-min(5*time.Second, timeout/4)))
+		l.awaitApp(ctx, cfg, reserve)
 	}
 	side(telemetry.Outbound)
 	sides.Wait()
@@ -117,10 +121,10 @@ func (l *life) awaitApp(ctx context.Context, cfg *config.Config, until time.Time
 	defer cancel()
 	tick := time.NewTicker(appEvery)
 	defer tick.Stop()
-	quietSince, calls := time.Now(), l.calls()
+	quietSince, calls := time.Now(), l.calls(telemetry.Outbound)
 	for {
 		here := listening(ctx, cfg.Inbound)
-		if now := l.calls(); here || now.active || now.ended != calls.ended {
+		if now := l.calls(telemetry.Outbound); here || now.active || now.ended != calls.ended {
 			quietSince, calls = time.Now(), now
 		}
 		if time.Since(quietSince) >= appQuiet {
@@ -136,16 +140,16 @@ func (l *life) awaitApp(ctx context.Context, cfg *config.Config, until time.Time
 	}
 }
 
-// calls of the app.
+// calls of one direction.
 type calls struct {
 	ended  uint64
 	active bool
 }
 
-func (l *life) calls() calls {
+func (l *life) calls(dir telemetry.Direction) calls {
 	var c calls
 	for _, s := range l.p.rec.Stats() {
-		if s.Direction == telemetry.Outbound {
+		if s.Direction == dir {
 			c.ended += s.Requests + s.Connections
 			c.active = c.active || s.InFlight > 0
 		}

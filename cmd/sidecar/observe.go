@@ -42,6 +42,14 @@ func (o *observer) Applied(mesh *config.Mesh, _ int, took time.Duration) {
 		o.p.rec.Revision(hash)
 	}
 	if o.last == nil {
+		o.p.own.Listening()
+	}
+	if o.last == nil || o.last.Config != mesh.Config {
+		if err := o.p.own.SetConfig(mesh.Config); err != nil {
+			o.p.log.Error("registrations stay as they were", "err", err)
+		}
+	}
+	if o.last == nil {
 		o.p.rec.Reload(true, took, "start: "+strings.Join(o.p.reload.paths, " "))
 	} else {
 		for name, set := range mesh.Endpoints {

@@ -21,6 +21,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/discovery/disk"
 	"github.com/sidecar-mesh/sidecar/discovery/dns"
 	"github.com/sidecar-mesh/sidecar/discovery/file"
+	"github.com/sidecar-mesh/sidecar/discovery/registrar"
 	"github.com/sidecar-mesh/sidecar/discovery/watch"
 	"github.com/sidecar-mesh/sidecar/proxy"
 	"github.com/sidecar-mesh/sidecar/telemetry"
@@ -55,6 +56,7 @@ type process struct {
 	disk   *disk.Store
 	gate   *discovery.Gate
 	merger *discovery.Merger
+	own    *registrar.Registrar
 	admin  *admin.Server
 	life   *life
 	reload *reloader
@@ -80,14 +82,18 @@ func run(paths []string) error {
 	logWarnings(log, cfg.Warnings)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	if cfg, err = p.reload.begin(ctx); err != nil {
+	if cfg, err = p.reload.begin(ctx); err == nil {
+		err = p.own.SetConfig(cfg)
+	}
+	if err != nil {
 		cancel()
 		p.close()
 		return errors.Join(err, p.rec.Close(closing()))
 	}
-	failed := make(chan error, 4)
+	failed := make(chan error, 5)
 	var parts sync.WaitGroup
 	parts.Go(func() { failed <- p.merger.Run(ctx, cfg) })
+	parts.Go(func() { failed <- p.own.Run(ctx) })
 	parts.Go(func() { failed <- p.proxy.Run(ctx) })
 	parts.Go(func() { failed <- p.disk.Run(ctx) })
 	parts.Go(func() { failed <- changes.Run(ctx, func() { p.reload.ask("file") }) })
@@ -114,6 +120,8 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 		Recorder: p.rec, Log: log, Seed: rand.Uint64(), Scripts: scripts(p.rec.ScriptFailed),
 		Leaving: func(service, endpoint string) { p.merger.Left(service, endpoint) },
 		Failing: func(service, endpoint string) { p.merger.Suspect(service, endpoint) },
+		Left:    func(service, endpoint string) { p.merger.Left(service, endpoint) },
+		App:     func(service string, well bool, why string) { p.own.App(service, well, why) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.rec.Close(closing()))
@@ -122,6 +130,7 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	p.merger = discovery.New(discovery.Options{
 		Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p), Check: reach, Memory: p.disk, Gate: p.gate,
 	})
+	p.own = registrar.New(registrar.Options{Open: openRegistrations, Observer: (*registrations)(p)})
 	p.life = newLife(p, cfg)
 	p.reload = newReloader(p, paths, cfg)
 	p.admin = admin.New(admin.Options{Process: (*view)(p), Recorder: p.rec, Log: log})

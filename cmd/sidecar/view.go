@@ -22,6 +22,9 @@ func (v *view) Readiness() admin.Readiness {
 	}
 	select {
 	case <-v.merger.Ready():
+		if why := v.refused(); why != "" {
+			return admin.Readiness{Reason: "registration", Detail: why}
+		}
 		return admin.Readiness{Ready: true}
 	default:
 	}

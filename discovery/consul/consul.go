@@ -29,6 +29,8 @@ type Source struct {
 	seed   maphash.Seed
 	tempo  tempo
 	gate   func(context.Context) error // set before Run; nil: none
+
+	again chan string // services to be asked for at once
 }
 
 // New makes the source of a registry, without I/O.
@@ -41,11 +43,23 @@ func New(reg *config.Registry) (*Source, error) {
 		origin: &config.Source{Name: "registry " + reg.Name, Rank: config.RankCenter},
 		seed:   maphash.MakeSeed(),
 		tempo:  usual(),
+		again:  make(chan string, 16),
 	}, nil
 }
 
 // Gate implements discovery.Gated.
 func (s *Source) Gate(wait func(context.Context) error) { s.gate = wait }
+
+// Refresh implements discovery.Refresher. What comes too thick is dropped: the watch hears of changes anyway.
+func (s *Source) Refresh(service string) {
+	select {
+	case s.again <- service:
+	default:
+	}
+}
+
+// refreshEvery is how often a service is asked for at once, at most.
+const refreshEvery = time.Second
 
 // Run implements discovery.Source.
 func (s *Source) Run(ctx context.Context, want <-chan []string, report func(discovery.Update)) error {
@@ -59,25 +73,46 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 	defer watches.Wait()
 	defer cancel()
 	stops := make(map[string]context.CancelFunc)
+	ended := make(map[string]chan struct{})
+	start := func(name string) {
+		wctx, stop := context.WithCancel(ctx)
+		before, done := ended[name], make(chan struct{})
+		stops[name], ended[name] = stop, done
+		watches.Go(func() {
+			defer close(done)
+			if before != nil {
+				<-before // its answers come first
+			}
+			s.watch(wctx, c, name, report)
+		})
+	}
+	refreshed := make(map[string]time.Time)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case name := <-s.again:
+			// A watch that begins anew asks for what is there now, and does not wait for a change.
+			if stop := stops[name]; stop != nil && time.Since(refreshed[name]) >= refreshEvery {
+				refreshed[name] = time.Now()
+				stop()
+				start(name)
+			}
 		case names := <-want:
 			c.watched(len(names))
 			for name, stop := range stops {
 				if _, wanted := slices.BinarySearch(names, name); !wanted {
 					stop()
 					delete(stops, name)
+					delete(refreshed, name)
+					delete(ended, name)
 				}
 			}
 			for _, name := range names {
 				if stops[name] != nil {
 					continue
 				}
-				wctx, stop := context.WithCancel(ctx)
-				stops[name] = stop
-				watches.Go(func() { s.watch(wctx, c, name, report) })
+				start(name)
 			}
 		}
 	}

@@ -124,6 +124,8 @@ type rig struct {
 	t    *testing.T
 	want chan []string
 	all  chan discovery.Update
+
+	source *Source
 }
 
 func start(t *testing.T, reg config.ConsulRegistry, names ...string) *rig {
@@ -139,7 +141,7 @@ func start(t *testing.T, reg config.ConsulRegistry, names ...string) *rig {
 func run(t *testing.T, s *Source, names ...string) *rig {
 	t.Helper()
 	s.tempo = tempo{refill: 100 * time.Millisecond, min: 50 * time.Millisecond, max: 400 * time.Millisecond}
-	r := &rig{t: t, want: make(chan []string, 1), all: make(chan discovery.Update)}
+	r := &rig{t: t, want: make(chan []string, 1), all: make(chan discovery.Update), source: s}
 	r.want <- names
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

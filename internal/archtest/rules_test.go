@@ -27,6 +27,10 @@ var layers = map[string]string{
 	"discovery/*":     "config discovery",
 	"xds":             "config discovery",
 
+	"discovery/registration": "",
+	"discovery/registrar":    "config discovery/registration",
+	"discovery/consul":       "config discovery discovery/registration",
+
 	"proxy/pipeline": "snapshot route route/rules balance resilience telemetry proxy/netio proxy/grpcweb",
 	"proxy/upstream": "snapshot proxy/netio proxy/pipeline",
 	"proxy/h1":       "proxy/grammar proxy/pipeline proxy/upstream proxy/netio snapshot telemetry",
@@ -51,7 +55,7 @@ var layers = map[string]string{
 
 // pure packages decide and do nothing else: time and randomness come in as arguments, nothing blocks, logs or counts.
 var pure = strings.Fields(`hystrix route route/rules balance resilience snapshot explain simulate proxy/sniff proxy/grammar proxy/grpcweb discovery/guard
-	intercept/rules inject/patch`)
+	discovery/registration intercept/rules inject/patch`)
 
 // worldly imports are none of a pure package's business, with everything below them.
 var worldly = strings.Fields(`context crypto/rand embed expvar io/ioutil log math/rand net os plugin runtime/metrics

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func registerValue() value[Register] {
+	v := object(
+		must(in("to", "registries: one or a list", func(r *Register) *[]string { return &r.To }, some(claimed(claimConsul, line())))),
+		in("id", "unique among the instances of the registry's agent; left out: service, node.id and port", func(r *Register) *string { return &r.ID }, line()),
+		in("address", "address that callers use; left out: where listen.inbound listens, or that of the node", func(r *Register) *string { return &r.Address }, line()),
+		in("port", "port that callers use; left out: that of listen.inbound", func(r *Register) *int { return &r.Port }, number(1, 65535)),
+		in("tags", "tags of the instance", func(r *Register) *[]string { return &r.Tags }, list(line())),
+		in("meta", "metadata of the instance, besides what node says; callers see it as labels", func(r *Register) *map[string]string { return &r.Meta }, mapping(text(), metaProblem)),
+		in("weight", "share among the instances (1)", func(r *Register) *int { return &r.Weight }, number(1, 65535)),
+		in("check", "who asks the app: report (we do, and tell the registry) or agent (the registry's agent does) (report)", func(r *Register) *string { return &r.Check }, word(CheckReport, CheckAgent)),
+		in("ttl", "without a report for so long the registry counts the instance as dead (15s)", func(r *Register) *time.Duration { return &r.TTL }, duration(time.Second, longest)),
+		in("deregister_after", "the registry removes it when it was critical for so long; 0: never (10m)", func(r *Register) *time.Duration { return &r.DeregisterAfter }, duration(0, longest)),
+		in("rules", "prefix of keys that say who may register, and who is to stay away; left out: everybody may", func(r *Register) *string { return &r.Rules }, checked(line(), rulesProblem)),
+		field[Register]{name: "publish_policy", doc: "none; service and method are not supported yet", schema: schema{"enum": []any{"none"}}, read: readPublish},
+	)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *Register) bool {
+		*out = defaultRegister()
+		out.From = d.origin(n)
+		ok := read(d, n, out)
+		if out.DeregisterAfter > 0 && out.DeregisterAfter < time.Minute {
+			ok = d.fail(at(n, "deregister_after"), "at least 1m is expected, or 0: registries look no oftener")
+		}
+		return ok
+	}
+	return v
+}
+
+func readPublish(d *decoder, n *yaml.Node, _ *Register) bool {
+	var which string
+	if !word("none", "service", "method").read(d, n, &which) {
+		return false
+	}
+	if which != "none" {
+		return d.fail(n, "%s is not supported yet", which)
+	}
+	return true
+}
+
+func metaProblem(name string) string {
+	bad := strings.IndexFunc(name, func(r rune) bool {
+		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	switch {
+	case name == "" || bad >= 0 || len(name) > 128:
+		return "a name of metadata consists of at most 128 letters, digits, _ and -"
+	case slices.Contains([]string{"group", "version", "zone", "region", "tenant", "environment", "protocol", "sidecar"}, name):
+		return "is said by node: it is not for meta"
+	}
+	return ""
+}
+
+func rulesProblem(prefix string) string {
+	if strings.HasPrefix(prefix, "/") || strings.HasSuffix(prefix, "/") {
+		return "a prefix without slashes around it is expected"
+	}
+	return ""
+}
+
+// registrations looks at what services of our own tell registries, once all is known.
+func (k *checker) registrations() {
+	for _, in := range k.config.Inbound {
+		if in.Register == nil {
+			continue
+		}
+		at := claim{path: "inbound." + in.Service + ".register", from: in.Register.From}
+		size := 0
+		meta := k.config.RegisterMeta(in)
+		for name, v := range meta {
+			size += len(name) + len(v)
+		}
+		switch {
+		case len(meta) > maxMeta || size > maxMetaBytes:
+			k.fail(at, "meta and node make too much of it: at most 16 names and 1KiB, since every caller is sent it with every change")
+		case k.config.Listen.Inbound == "":
+			k.fail(at, "listen.inbound is none: there is nothing to register")
+		case strings.HasPrefix(in.App, "unix:") && in.Register.Check == CheckAgent:
+			k.fail(at, "check: agent cannot reach an app at a unix socket")
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"maps"
+	"time"
+)
+
+// Register is how a service of our app is told to registries (S-3, S-25).
+type Register struct {
+	To              []string // registries
+	ID              string   // unique among the instances of the registry's agent; empty: service, node.id and port
+	Address         string   // that callers use; empty: where listen.inbound listens, or that of the node
+	Port            int      // 0: that of listen.inbound
+	Tags            []string
+	Meta            map[string]string
+	Weight          int
+	Check           string        // who asks the app: CheckReport or CheckAgent
+	TTL             time.Duration // without a report for so long the registry counts the instance as dead
+	DeregisterAfter time.Duration // it is removed when it was critical for so long; 0: never
+	Rules           string        // prefix of keys that say who may register; empty: everybody
+	From            Origin
+}
+
+// Who asks the app.
+const (
+	CheckReport = "report" // we do, and tell the registry
+	CheckAgent  = "agent"  // the registry's agent does
+)
+
+func defaultRegister() Register {
+	return Register{Weight: 1, Check: CheckReport, TTL: 15 * time.Second, DeregisterAfter: 10 * time.Minute}
+}
+
+// Bounds of what an instance carries: lists of instances are sent whenever one of them changes (S-9).
+const (
+	maxMeta      = 16
+	maxMetaBytes = 1 << 10
+)
+
+// RegisterMeta is what a registry is told about an inbound service beside its address.
+func (c *Config) RegisterMeta(in *Inbound) map[string]string {
+	meta := map[string]string{}
+	maps.Copy(meta, c.Node.Labels)
+	maps.Copy(meta, in.Register.Meta)
+	for k, v := range map[string]string{
+		"group": c.Node.Group, "version": c.Node.Version, "zone": c.Node.Zone, "region": c.Node.Region,
+		"tenant": c.Node.Tenant, "environment": c.Node.Environment,
+	} {
+		if v != "" {
+			meta[k] = v
+		}
+	}
+	if in.Protocol != "auto" {
+		meta["protocol"] = in.Protocol
+	}
+	return meta
+}
