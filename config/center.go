@@ -46,7 +46,7 @@ func centerValue() value[ConfigCenter] {
 
 // Document is one document of a config centre.
 type Document struct {
-	Name     string // below the prefix: services/NAME, policies/NAME, rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME or defaults
+	Name     string // below the prefix: services/NAME, policies/NAME, rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME, defaults or update_gate
 	Place    string // as a person would name it
 	Revision uint64
 	Data     []byte
@@ -99,14 +99,17 @@ func loadPublished(d *decoder, source *Source, service string, root *yaml.Node, 
 
 // wrap puts a document where its name says that it belongs.
 func wrap(name string, root *yaml.Node) (*yaml.Node, error) {
-	if name == "defaults" {
+	switch name {
+	case "defaults":
 		return under(name, root), nil
+	case "update_gate":
+		return under("discovery", under(name, root)), nil
 	}
 	kind, rest, _ := strings.Cut(name, "/")
 	switch kind {
 	case "services", "policies", "rules", "switches", "grey", "groups":
 	default:
-		return nil, fmt.Errorf("documents are defaults and services/NAME, policies/NAME, rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME, not %q", name)
+		return nil, fmt.Errorf("documents are defaults, update_gate and services/NAME, policies/NAME, rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME, not %q", name)
 	}
 	switch problem := nameProblem(rest); {
 	case rest == "" || strings.Contains(rest, "/"):

@@ -31,7 +31,7 @@ func configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Read and write the documents of the config centre",
-		Long: `Read and write the documents of the config centre, which are keys of Consul: defaults, and services/NAME, policies/NAME,
+		Long: `Read and write the documents of the config centre, which are keys of Consul: defaults, update_gate, and services/NAME, policies/NAME,
 rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME. Where they are is taken from config_center of a configuration file (-c), or from
 --consul and --prefix. What is wrong is not written.`,
 		Example: "  sidecar config put services/catalog catalog.yaml -c sidecar.yaml\n  sidecar config list --consul 127.0.0.1:8500",
