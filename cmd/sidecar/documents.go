@@ -38,7 +38,7 @@ rules/NAME, switches/NAME, grey/NAME, groups/NAME, published/NAME. Where they ar
 		Args:    takes(),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(configPut(), configGet(), configList(), configWatch(), configDelete(), configPublish())
+	c.AddCommand(configPut(), configGet(), configList(), configWatch(), configDelete(), configPublish(), configServe())
 	return c
 }
 

@@ -171,3 +171,8 @@ func (k *KV) change(ctx context.Context, do func(ctx context.Context, a *api.Cli
 	}
 	return last
 }
+
+// Below is the part of the store below a name, by the same connections.
+func (k *KV) Below(name string) *KV {
+	return &KV{registry: k.registry, prefix: k.prefix + name + "/", client: k.client}
+}
