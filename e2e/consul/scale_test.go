@@ -103,7 +103,7 @@ func cpu(t *testing.T, pid int) time.Duration {
 func TestManyServices(t *testing.T) {
 	const services = 1000
 	reg := newMany(t)
-	document := fmt.Sprintf("registries: {main: {consul: {address: %q, max_connections: %d, wait: 5m}}}\n", reg.Listener.Addr(), services)
+	document := fmt.Sprintf("registries: {main: {consul: {address: %q, max_connections: %d, wait: 5m}}}\ndiscovery: {snapshot_dir: %q}\n", reg.Listener.Addr(), services, t.TempDir())
 	empty := sidecartest.Start(t, sidecartest.Build(t), document)
 	var b strings.Builder
 	b.WriteString(document + "services:\n")
@@ -112,7 +112,7 @@ func TestManyServices(t *testing.T) {
 	}
 	p := sidecartest.Start(t, sidecartest.Build(t), b.String())
 	sidecartest.Eventually(t, 30*time.Second, "every service is watched", func() bool { return reg.held() == services })
-	<-time.After(2 * time.Second)
+	<-time.After(8 * time.Second) // the start is over: the first lists are stored on disk
 	over := p.ResidentKB(t) - empty.ResidentKB(t)
 
 	before := cpu(t, p.PID)
