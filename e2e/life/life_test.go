@@ -151,7 +151,7 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 	if took := time.Since(start); took < 500*time.Millisecond {
 		t.Errorf("it took %v", took)
 	}
-	if !strings.Contains(p.Said(), "cut=1") {
+	if !strings.Contains(p.Said(), "1 connection cut off") {
 		t.Errorf("it does not say that something was cut:\n%s", p.Said())
 	}
 }
