@@ -243,7 +243,16 @@ func policyDocument(p *config.Policy) object {
 	o, retry, backoff, budget, locality, limit := object{}, object{}, object{}, object{}, object{}, object{}
 	putOpt(o, "use", p.Use, same[string])
 	putOpt(o, "timeout", p.Timeout, config.Span)
-	putOpt(o, "per_try_timeout", p.PerTryTimeout, config.Span)
+	if a := p.PerTryAuto; a.Value.Quantile != "" {
+		v := object{"auto": a.Value.Quantile, "floor": config.Span(a.Value.Floor)}
+		if a.Value.Ceiling > 0 {
+			v["ceiling"] = config.Span(a.Value.Ceiling)
+		}
+		o["per_try_timeout"] = v
+	} else {
+		putOpt(o, "per_try_timeout", p.PerTryTimeout, config.Span)
+	}
+	putOpt(o, "tell_deadline", p.TellDeadline, same[bool])
 	putOpt(o, "connect_timeout", p.ConnectTimeout, config.Span)
 	putOpt(o, "idle_timeout", p.IdleTimeout, config.Span)
 	putOpt(o, "idempotent", p.Idempotent, same[bool])

@@ -166,6 +166,7 @@ type ServiceDetail struct {
 	Policy      []explain.Field    `json:"policy"`
 	Connections Upstream           `json:"upstream_connections"`
 	Routes      []Route            `json:"routes"` // the last one is the service as a whole
+	Advice      []Advice           `json:"advice"` // about time limits
 }
 
 // Upstream counts the connections to the endpoints of a service.
@@ -234,6 +235,7 @@ func (a *api) detail(s *snapshot.Snapshot, dir telemetry.Direction, svc *snapsho
 		LeftOut:     explain.LeftOut(svc),
 		Connections: Upstream{up.Open, up.Idle, up.Connects, up.Failures, up.Ejections, up.Readmissions},
 		Routes:      make([]Route, 0, len(svc.Routes)+1),
+		Advice:      filled(advise(dir, svc, a.recorder.Latency(dir, svc.Name), outboundOnly(dir, inboundTimeout(s)))),
 	}
 	for i, r := range svc.Routes {
 		one := t.route(dir, r)

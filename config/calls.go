@@ -27,6 +27,27 @@ func (a BackupAfter) String() string {
 	return Span(a.Fixed)
 }
 
+// PerTryAuto derives the time limit of one attempt from what was observed (S-141). The zero value is none.
+type PerTryAuto struct {
+	Quantile       string // p999 or p9999
+	Floor, Ceiling time.Duration
+}
+
+// String writes a for people.
+func (a PerTryAuto) String() string {
+	if a.Ceiling == 0 {
+		return "auto: " + a.Quantile + ", from " + Span(a.Floor)
+	}
+	return "auto: " + a.Quantile + ", from " + Span(a.Floor) + " to " + Span(a.Ceiling)
+}
+
+// perTryOver takes the limit of one attempt from a weaker layer as a whole.
+func (p *Policy) perTryOver(l *Policy) {
+	if !p.PerTryTimeout.Set {
+		p.PerTryTimeout, p.PerTryAuto = l.PerTryTimeout, l.PerTryAuto
+	}
+}
+
 func (b *Backup) over(l *Backup) {
 	if b.After.Set || b.MaxRatio.Set {
 		inherit(&b.Off, &Opt[bool]{Set: true})

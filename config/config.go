@@ -402,6 +402,8 @@ type Policy struct {
 	Use            Opt[string]
 	Timeout        Opt[time.Duration]
 	PerTryTimeout  Opt[time.Duration]
+	PerTryAuto     Opt[PerTryAuto] // says how long in place of PerTryTimeout, which is set and 0 then
+	TellDeadline   Opt[bool]
 	ConnectTimeout Opt[time.Duration]
 	IdleTimeout    Opt[time.Duration]
 	Idempotent     Opt[bool]

@@ -57,8 +57,9 @@ func BuiltIn() Policy {
 			BudgetRatio:        builtIn(0.2),
 			BudgetMinPerSecond: builtIn(3),
 		},
-		Backup: Backup{MaxRatio: builtIn(0.15)},
-		LB:     builtIn(LB{Kind: "round_robin"}),
+		TellDeadline: builtIn(false),
+		Backup:       Backup{MaxRatio: builtIn(0.15)},
+		LB:           builtIn(LB{Kind: "round_robin"}),
 		Breaker: Breaker{
 			Off:            builtIn(false),
 			ErrorThreshold: builtIn(0.5),

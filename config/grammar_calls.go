@@ -46,3 +46,41 @@ func backupAfter() value[BackupAfter] {
 		},
 	}
 }
+
+// perTry is the key for the time limit of one attempt: a duration, auto, or a map that says more about auto.
+func perTry() field[Policy] {
+	fixed := opt("", "", func(p *Policy) *Opt[time.Duration] { return &p.PerTryTimeout }, duration(0, longest))
+	start := PerTryAuto{Quantile: "p999", Floor: 10 * time.Millisecond}
+	more := then(preset(object(
+		must(in("auto", "p999 or p9999", func(a *PerTryAuto) *string { return &a.Quantile }, word("p999", "p9999"))),
+		in("floor", "never less (10ms)", func(a *PerTryAuto) *time.Duration { return &a.Floor }, duration(time.Millisecond, longest)),
+		in("ceiling", "never more; left out: timeout", func(a *PerTryAuto) *time.Duration { return &a.Ceiling }, duration(time.Millisecond, longest)),
+	), start), func(d *decoder, n *yaml.Node, a *PerTryAuto) bool {
+		if a.Ceiling > 0 && a.Floor > a.Ceiling {
+			return d.fail(n, "floor %s is more than ceiling %s", Span(a.Floor), Span(a.Ceiling))
+		}
+		return true
+	})
+	set := func(d *decoder, n *yaml.Node, p *Policy, a PerTryAuto) {
+		p.PerTryTimeout = Opt[time.Duration]{Set: true, From: d.origin(n)}
+		p.PerTryAuto = Opt[PerTryAuto]{Value: a, Set: true, From: d.origin(n)}
+	}
+	v := either(value[Policy]{
+		schema: schema{"anyOf": []any{schema{"const": "auto"}, fixed.schema}},
+		read: func(d *decoder, n *yaml.Node, p *Policy) bool {
+			if s, at, ok := d.scalar(n, "a duration or auto"); ok && s.text == "auto" {
+				set(d, at, p, start)
+				return true
+			}
+			return fixed.read(d, n, p)
+		},
+	}, value[Policy]{schema: more.schema, read: func(d *decoder, n *yaml.Node, p *Policy) bool {
+		var a PerTryAuto
+		if !more.read(d, n, &a) {
+			return false
+		}
+		set(d, n, p, a)
+		return true
+	}})
+	return field[Policy]{name: "per_try_timeout", doc: "one attempt; 0: only the whole call is bounded; auto: from what was observed", schema: v.schema, read: v.read}
+}

@@ -12,7 +12,8 @@ func policyValue() value[Policy] {
 	return object(
 		opt("use", "start from this named policy; own fields win", func(p *Policy) *Opt[string] { return &p.Use }, claimed(claimPolicy, line())),
 		opt("timeout", "the whole call until the head of the answer, retries included; 0: none (15s)", func(p *Policy) *Opt[time.Duration] { return &p.Timeout }, duration(0, longest)),
-		opt("per_try_timeout", "one attempt; 0: only the whole call is bounded", func(p *Policy) *Opt[time.Duration] { return &p.PerTryTimeout }, perTry()),
+		perTry(),
+		opt("tell_deadline", "the next hop is told how much time is left, also where our caller did not say (false)", func(p *Policy) *Opt[bool] { return &p.TellDeadline }, boolean()),
 		opt("connect_timeout", "opening a connection (1s)", func(p *Policy) *Opt[time.Duration] { return &p.ConnectTimeout }, duration(time.Millisecond, longest)),
 		opt("idle_timeout", "no byte in either direction on a stream; 0: none (5m)", func(p *Policy) *Opt[time.Duration] { return &p.IdleTimeout }, duration(0, longest)),
 		opt("idempotent", "may be sent twice; left out: what the HTTP method says", func(p *Policy) *Opt[bool] { return &p.Idempotent }, boolean()),
@@ -37,19 +38,6 @@ func policyValue() value[Policy] {
 		opt("panic", "when no endpoint is usable: serve_all or fail_fast (serve_all)", func(p *Policy) *Opt[string] { return &p.Panic }, word("serve_all", "fail_fast")),
 		soon[Policy]("mirror"),
 	)
-}
-
-// perTry is a duration; "auto" is known, and not built yet.
-func perTry() value[time.Duration] {
-	v := duration(0, longest)
-	read := v.read
-	v.read = func(d *decoder, n *yaml.Node, out *time.Duration) bool {
-		if n.Kind == yaml.ScalarNode && n.Value == "auto" {
-			return d.fail(n, "auto is not supported yet")
-		}
-		return read(d, n, out)
-	}
-	return v
 }
 
 func retryValue() value[Retry] {

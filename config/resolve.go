@@ -64,7 +64,8 @@ func (c *Config) chain(p *Policy, each func(*Policy)) {
 func (p *Policy) over(l *Policy) {
 	inherit(&p.Use, &l.Use)
 	inherit(&p.Timeout, &l.Timeout)
-	inherit(&p.PerTryTimeout, &l.PerTryTimeout)
+	p.perTryOver(l)
+	inherit(&p.TellDeadline, &l.TellDeadline)
 	inherit(&p.ConnectTimeout, &l.ConnectTimeout)
 	inherit(&p.IdleTimeout, &l.IdleTimeout)
 	inherit(&p.Idempotent, &l.Idempotent)

@@ -39,7 +39,7 @@ func TestLayersCoverEveryField(t *testing.T) {
 
 func TestBuiltInPolicy(t *testing.T) {
 	open := map[string]bool{
-		".Use": true, ".PerTryTimeout": true, ".Idempotent": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true,
+		".Use": true, ".PerTryTimeout": true, ".PerTryAuto": true, ".Idempotent": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true,
 		".Backup.After": true, ".Backup.Off": true, ".DualSend": true, ".Fallback": true, ".Breaker.SlowOver": true, ".Outlier.SlowNode": true, ".Limit.Bulkhead": true,
 	}
 	got := Resolve()

@@ -94,8 +94,9 @@ type spelledField struct {
 // hidden.
 func spelled(p *config.Policy) []spelledField {
 	list := []spelledField{
-		spell("timeout", p.Timeout, config.Span), spell("per_try_timeout", p.PerTryTimeout, config.Span),
+		spell("timeout", p.Timeout, config.Span), perTryField(p),
 		spell("connect_timeout", p.ConnectTimeout, config.Span), spell("idle_timeout", p.IdleTimeout, config.Span),
+		spell("tell_deadline", p.TellDeadline, strconv.FormatBool),
 		spell("idempotent", p.Idempotent, strconv.FormatBool),
 		spell("retry.count", p.Retry.Count, strconv.Itoa), spell("retry.when", p.Retry.When, words),
 		spell("retry.backoff.base", p.Retry.BackoffBase, config.Span), spell("retry.backoff.max", p.Retry.BackoffMax, config.Span),
@@ -114,6 +115,14 @@ func spelled(p *config.Policy) []spelledField {
 		spell("limit.connections", p.Limit.Connections, strconv.Itoa), spell("limit.in_flight", p.Limit.InFlight, strconv.Itoa),
 		spell("limit.waiting", p.Limit.Waiting, strconv.Itoa), spell("limit.bulkhead", p.Limit.Bulkhead, same), spell("panic", p.Panic, same),
 	)
+}
+
+// perTryField is the time limit of one attempt, or what it follows from.
+func perTryField(p *config.Policy) spelledField {
+	if p.PerTryAuto.Value.Quantile != "" {
+		return spell("per_try_timeout", p.PerTryAuto, config.PerTryAuto.String)
+	}
+	return spell("per_try_timeout", p.PerTryTimeout, config.Span)
 }
 
 // backupField is when a backup begins, or that there is none.

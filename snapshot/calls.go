@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"cmp"
+
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
 )
@@ -14,7 +16,7 @@ type Backups struct {
 
 // overlap compiles what a route says about attempts beside others. was is its namesake before.
 func (c *compiler) overlap(r, was *Route, p *config.Policy) {
-	r.Plan.DualSend = p.DualSend.Value
+	r.Plan.DualSend, r.TellDeadline = p.DualSend.Value, p.TellDeadline.Value
 	if b := &p.Backup; b.On() && !r.Plan.DualSend {
 		q, _ := resilience.ParseQuantile(b.After.Value.Quantile) // the loader knows the same names
 		r.Backups = &Backups{
@@ -25,7 +27,11 @@ func (c *compiler) overlap(r, was *Route, p *config.Policy) {
 			r.Backups.Budget = r.Backups.Budget.Adopt(was.Backups.Budget)
 		}
 	}
-	if r.Backups == nil || r.Backups.When.After > 0 {
+	if a := &p.PerTryAuto.Value; a.Quantile != "" {
+		q, _ := resilience.ParseQuantile(a.Quantile)
+		r.PerTry = &resilience.PerTryConfig{Quantile: q, Floor: a.Floor, Ceiling: cmp.Or(a.Ceiling, r.Plan.Timeout)}
+	}
+	if r.PerTry == nil && (r.Backups == nil || r.Backups.When.After > 0) {
 		return
 	}
 	r.Latency = resilience.NewLatency()

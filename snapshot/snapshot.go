@@ -101,12 +101,14 @@ type Route struct {
 
 	Plan           resilience.Policy
 	ConnectTimeout time.Duration
+	TellDeadline   bool // also where our caller did not tell us
 	IdleTimeout    time.Duration
 	Hash           HashKey
 	Budget         *resilience.Budget
-	Backups        *Backups            // nil: none
-	Latency        *resilience.Latency // of first attempts; nil where nobody asks
-	Breaker        *resilience.Breaker // nil: off
+	Backups        *Backups                 // nil: none
+	PerTry         *resilience.PerTryConfig // nil: Plan says
+	Latency        *resilience.Latency      // of first attempts; nil where nobody asks
+	Breaker        *resilience.Breaker      // nil: off
 	Limiter        *resilience.Limiter
 	Shields        []*Switch // while one is on, no call is made
 	StandIns       []*Switch // while one is on, it answers for failures

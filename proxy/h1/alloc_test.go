@@ -64,7 +64,7 @@ services:
 services:
   orders:
     endpoints: [ORIGIN]
-    policy: {retry: 1, idempotent: true, backup: p90, fallback: {stale: 10m}}
+    policy: {retry: 1, idempotent: true, backup: p90, fallback: {stale: 10m}, per_try_timeout: auto, tell_deadline: true}
 switches:
   away: {service: orders, empty: {}, auto: {when: {error_ratio: 50%}}}
   soft: {service: orders, mode: fallback, empty: {}}

@@ -161,7 +161,7 @@ func (x *Exchange) outcome(kind resilience.Kind) resilience.Outcome {
 // verdict: the endpoint may have answered before it stopped reading.
 func (x *Exchange) send(until time.Time) {
 	q := &x.Req
-	x.setDeadline(q.Fields, until)
+	q.Fields = x.setDeadline(q.Fields, until)
 	x.previousAttempts()
 	if x.up.SendHead(q) != nil {
 		return
@@ -183,11 +183,13 @@ func (x *Exchange) send(until time.Time) {
 }
 
 // setDeadline tells the next hop how much time is left, where the caller told us (S-141: a deadline is only ever lowered).
-func (x *Exchange) setDeadline(fields []Field, until time.Time) {
-	if x.deadline.IsZero() {
-		return
+// Where the route says so it is told in any case, for HTTP: a time limit there that is longer than ours is of no use (S-241).
+func (x *Exchange) setDeadline(fields []Field, until time.Time) []Field {
+	tell := x.rt.TellDeadline && !x.call.is
+	if x.deadline.IsZero() && !tell {
+		return fields
 	}
-	if x.call.is && x.rt.Plan.PerTry == 0 {
+	if x.call.is && x.rt.Plan.PerTry == 0 && x.rt.PerTry == nil {
 		until = x.deadline // the time limits of a policy are about the head, the caller's about the whole call
 	}
 	left := time.Until(until)
@@ -195,11 +197,22 @@ func (x *Exchange) setDeadline(fields []Field, until time.Time) {
 		switch f := &fields[i]; {
 		case f.Drop:
 		case f.ID == FieldEnvoyTimeout:
-			f.Value = strconv.FormatInt(max(1, left.Milliseconds()), 10)
+			f.Value, tell = x.milliseconds(left), false
 		case f.ID == FieldGRPCTimeout:
 			f.Value = formatGRPCTimeout(left)
 		}
 	}
+	if tell {
+		fields = append(fields, Field{Name: "X-Envoy-Expected-Rq-Timeout-Ms", Value: x.milliseconds(left), ID: FieldEnvoyTimeout})
+	}
+	return fields
+}
+
+// milliseconds writes a time limit in memory that lives as long as the exchange.
+func (x *Exchange) milliseconds(left time.Duration) string {
+	at := len(x.text)
+	x.text = strconv.AppendInt(x.text, max(1, left.Milliseconds()), 10)
+	return str(x.text[at:])
 }
 
 // await reads heads until the final one and passes interim ones on.

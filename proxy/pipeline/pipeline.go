@@ -222,6 +222,9 @@ func (x *Exchange) try() bool {
 	if b := x.rt.Backups; b != nil {
 		f.BackupAfter, f.Backups = x.rt.Latency.BackupAfter(x.Clock, b.When), b.Budget
 	}
+	if auto := x.rt.PerTry; auto != nil {
+		f.PerTry = x.rt.Latency.PerTry(x.Clock, *auto)
+	}
 	a := x.plan.Start(&x.rt.Plan, x.rt.Budget, x.Clock, f)
 	for {
 		x.action = a

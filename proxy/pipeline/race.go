@@ -114,9 +114,9 @@ func (x *Exchange) launch(a resilience.Action) {
 	l := x.lane(a)
 	l.connect, l.link = x.rt.ConnectTimeout, x.link()
 	l.fields = append(l.fields[:0], x.Req.Fields...)
+	l.fields = x.setDeadline(l.fields, a.Until)
 	l.req = x.Req
 	l.req.Fields = l.fields
-	x.setDeadline(l.fields, a.Until)
 	l.body, l.trailer = x.upload.kept, x.upload.trailer
 	go l.run()
 }
