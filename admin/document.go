@@ -268,6 +268,12 @@ func policyDocument(p *config.Policy) object {
 	offOr(o, "backup", p.Backup.Off, backupDocument(&p.Backup))
 	putOpt(o, "dual_send", p.DualSend, same[bool])
 	putOpt(o, "fallback", p.Fallback, fallbackDocument)
+	putOpt(o, "mirror", p.Mirror, func(m config.Mirror) any {
+		if m.Service == "" {
+			return "none"
+		}
+		return object{"service": m.Service, "ratio": m.Ratio, "in_flight": m.InFlight}
+	})
 	putOpt(o, "lb", p.LB, balancerDocument)
 	putOpt(locality, "prefer", p.Locality.Prefer, same[string])
 	putOpt(locality, "spill_below", p.Locality.SpillBelow, same[float64])

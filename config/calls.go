@@ -56,3 +56,10 @@ func (b *Backup) over(l *Backup) {
 	inherit(&b.MaxRatio, &l.MaxRatio)
 	inherit(&b.Off, &l.Off)
 }
+
+// Mirror copies a share of the requests to another service. The zero value is none.
+type Mirror struct {
+	Service  string
+	Ratio    float64
+	InFlight int // copies under way at one time
+}

@@ -411,6 +411,7 @@ type Policy struct {
 	Backup         Backup
 	DualSend       Opt[bool]
 	Fallback       Opt[Fallback]
+	Mirror         Opt[Mirror]
 	LB             Opt[LB]
 	Locality       Locality
 	Warmup         Opt[time.Duration]

@@ -84,3 +84,14 @@ func perTry() field[Policy] {
 	}})
 	return field[Policy]{name: "per_try_timeout", doc: "one attempt; 0: only the whole call is bounded; auto: from what was observed", schema: v.schema, read: v.read}
 }
+
+// mirrorValue reads none, or a map.
+func mirrorValue() value[Mirror] {
+	v := preset(object(
+		must(in("service", "that gets the copies", func(m *Mirror) *string { return &m.Service }, claimed(claimService, line()))),
+		must(in("ratio", "share of the requests", func(m *Mirror) *float64 { return &m.Ratio }, ratio())),
+		in("in_flight", "copies under way at one time (64)", func(m *Mirror) *int { return &m.InFlight }, number(1, most)),
+	), Mirror{InFlight: 64})
+	none := convert(word("none"), func(string) (Mirror, string) { return Mirror{}, "" })
+	return either(none, v)
+}

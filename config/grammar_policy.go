@@ -21,6 +21,7 @@ func policyValue() value[Policy] {
 		in("backup", "a second attempt beside one that takes long: a time or a map; none: off", func(p *Policy) *Backup { return &p.Backup }, backupValue()),
 		opt("dual_send", "two attempts at once, on different endpoints; the first good answer counts (false)", func(p *Policy) *Opt[bool] { return &p.DualSend }, boolean()),
 		opt("fallback", "what is answered when a call has failed; none: the failure", func(p *Policy) *Opt[Fallback] { return &p.Fallback }, fallbackValue()),
+		opt("mirror", "a share of the requests is copied to another service; answers are dropped", func(p *Policy) *Opt[Mirror] { return &p.Mirror }, mirrorValue()),
 		opt("lb", "how an endpoint is picked (round_robin)", func(p *Policy) *Opt[LB] { return &p.LB }, lbValue()),
 		in("locality", "prefer near endpoints", func(p *Policy) *Locality { return &p.Locality }, object(
 			opt("prefer", "zone, region or group", func(l *Locality) *Opt[string] { return &l.Prefer }, word("zone", "region", "group")),
@@ -36,7 +37,6 @@ func policyValue() value[Policy] {
 			opt("bulkhead", "share the bounds of this bulkhead with others instead of in_flight and waiting; own: do not", func(l *Limit) *Opt[string] { return &l.Bulkhead }, claimed(claimBulkhead, line())),
 		)),
 		opt("panic", "when no endpoint is usable: serve_all or fail_fast (serve_all)", func(p *Policy) *Opt[string] { return &p.Panic }, word("serve_all", "fail_fast")),
-		soon[Policy]("mirror"),
 	)
 }
 

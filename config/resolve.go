@@ -78,6 +78,7 @@ func (p *Policy) over(l *Policy) {
 	p.Backup.over(&l.Backup)
 	inherit(&p.DualSend, &l.DualSend)
 	inherit(&p.Fallback, &l.Fallback)
+	inherit(&p.Mirror, &l.Mirror)
 	inherit(&p.LB, &l.LB)
 	inherit(&p.Locality.Prefer, &l.Locality.Prefer)
 	inherit(&p.Locality.SpillBelow, &l.Locality.SpillBelow)

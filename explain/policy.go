@@ -104,6 +104,7 @@ func spelled(p *config.Policy) []spelledField {
 		spell("retry.budget.min_per_second", p.Retry.BudgetMinPerSecond, strconv.Itoa),
 		backupField(&p.Backup), spell("backup.max_ratio", p.Backup.MaxRatio, share),
 		spell("dual_send", p.DualSend, strconv.FormatBool), spell("fallback", p.Fallback, fallback),
+		spell("mirror", p.Mirror, mirror),
 		spell("lb", p.LB, balancer),
 		spell("locality.prefer", p.Locality.Prefer, same), spell("locality.spill_below", p.Locality.SpillBelow, share),
 		spell("warmup", p.Warmup, config.Span),
@@ -131,6 +132,13 @@ func backupField(b *config.Backup) spelledField {
 		return spell("backup.after", b.Off, none)
 	}
 	return spell("backup.after", b.After, config.BackupAfter.String)
+}
+
+func mirror(m config.Mirror) string {
+	if m.Service == "" {
+		return "none"
+	}
+	return share(m.Ratio) + " to " + m.Service + ", " + strconv.Itoa(m.InFlight) + " at one time"
 }
 
 func fallback(f config.Fallback) string {

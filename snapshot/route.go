@@ -84,11 +84,13 @@ func (c *compiler) route(s *Service, cfg *config.Route, p *config.Policy, was *R
 	c.overlap(r, was, p)
 	if cfg == nil {
 		c.degradable(r, was, p)
+		c.mirror(r, p)
 		r.Targets = []*Target{c.target(s, r.Policy, nil, false, targetOf(was, 0))}
 		return r
 	}
 	r.Name = cfg.Name
 	c.degradable(r, was, p)
+	c.mirror(r, p)
 	r.Respond, r.Redirect, r.Rewrite = cfg.Respond, cfg.Redirect, rewriteOf(cfg.Rewrite)
 	if r.Respond == nil && r.Redirect == nil {
 		c.targets(r, cfg.To, was)

@@ -114,6 +114,7 @@ type Route struct {
 	StandIns       []*Switch // while one is on, it answers for failures
 	Watchers       []*Switch // those of both that are told how calls end
 	Fallback       *Fallback // nil: none
+	Mirror         *Mirror   // nil: none
 	Rewrite        *Rewrite
 	Respond        *config.Respond
 	Redirect       *config.Redirect

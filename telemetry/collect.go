@@ -232,6 +232,7 @@ func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 	s.count(d.returns, u.online.Load(), svc)
 	u.spared.each(func(why string, n uint64) { s.count(d.spared, n, svc, pair("why", why)) })
 	s.count(d.panics, u.panics.Load(), svc)
+	u.mirrored.each(func(result string, n uint64) { s.count(d.mirrored, n, pair("result", result), svc) })
 	u.stoodIn.each(func(kind string, n uint64) { s.count(d.stoodIn, n, pair("kind", kind), svc) })
 	u.limits.each(func(limit string, n uint64) { s.count(d.limits, n, pair("limit", limit), svc) })
 }

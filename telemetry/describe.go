@@ -24,7 +24,7 @@ type descriptions struct {
 	updates, updateFailures, age, failing           *prometheus.Desc
 	protected, doubted, keptFailures, gate          *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
-	stoodIn, switches                               *prometheus.Desc
+	stoodIn, switches, mirrored                     *prometheus.Desc
 	series, seriesOverflow, build, rules, scripts   *prometheus.Desc
 	versionRequests, versionFailed, versionSeconds  *prometheus.Desc
 	documents, inherited                            *prometheus.Desc
@@ -93,6 +93,7 @@ func (d *descriptions) upstream() {
 	d.readmissions = d.add("readmissions_total", "Ejected endpoints that came back.", "service")
 	d.notices = d.add("offline_notices_total", "Endpoints left out because they said that they leave.", "service")
 	d.returns = d.add("offline_returns_total", "Endpoints used again although they had said that they leave.", "service")
+	d.mirrored = d.add("mirrored_total", "Copies of requests, by what became of them: sent, failed, full, body.", "result", "service")
 	d.stoodIn = d.add("stand_ins_total", "Answers in place of a service: shield (no call was made), fallback (the call failed).",
 		"kind", "service")
 	d.switches = d.add("switch_state", "Degradation switch: 0 off, 1 on, 2 on by its rule, 3 on for a falling share.", "switch")

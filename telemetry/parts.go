@@ -73,6 +73,7 @@ type Upstream struct {
 	sparedTold, panicTold atomic.Int64  // Unix nanoseconds of the last event
 	limits                counts
 	away                  counts // GOAWAY of HTTP/2 by code
+	mirrored              counts // copies of requests, by what became of them
 	stoodIn               counts // answers in place of the service, by what did it
 	versions              versions
 }
@@ -109,6 +110,10 @@ func (u *Upstream) Failed(reason resilience.Reason) {
 		u.failures[reason].Add(1)
 	}
 }
+
+// Mirrored counts a copy of a request by what became of it: sent, failed, full (too many were on their way), body (it was not
+// at hand).
+func (u *Upstream) Mirrored(result string) { u.mirrored.add(result) }
 
 // StoodIn counts an answer in place of the service, by what gave it: a shield (no call was made) or a fallback (the call
 // failed).

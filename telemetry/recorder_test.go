@@ -79,6 +79,7 @@ func everything(r *Recorder) {
 	up.LimitRefused("in_flight")
 	r.LimitRefused("connections")
 	up.StoodIn("shield")
+	up.Mirrored("sent")
 	r.SwitchState("reviews-off", 2)
 	l := r.Listener(Outbound, "outbound")
 	l.Opened()

@@ -107,7 +107,7 @@ func (r *rig) close() {
 	r.server.Abort()
 	r.done.Wait()
 	snap := r.store.Load()
-	for _, d := range []*snapshot.Directory{snap.Outbound, snap.Inbound} {
+	for _, d := range []*snapshot.Directory{snap.Outbound, snap.Inbound, snap.Aside} {
 		for _, s := range d.List {
 			for _, e := range s.Endpoints {
 				e.Pool.(*h1.Pool).Close()

@@ -128,7 +128,7 @@ type counter interface {
 
 func (r *rig) pools() (list []counter) {
 	snap := r.store.Load()
-	for _, d := range []*snapshot.Directory{snap.Outbound, snap.Inbound} {
+	for _, d := range []*snapshot.Directory{snap.Outbound, snap.Inbound, snap.Aside} {
 		for _, s := range d.List {
 			for _, e := range s.Endpoints {
 				list = append(list, e.Pool.(counter))

@@ -134,6 +134,7 @@ type state struct {
 	// standing says that the answer stands in for the service's: nothing else does for it. keeping says that the body on its
 	// way is kept, so that it may stand in for a later one.
 	standing, keeping bool
+	mirrored          bool // a copy of the request is to be sent
 
 	retryIn int64 // seconds, of an answer of ours
 	out     telemetry.Outcome
@@ -200,9 +201,11 @@ func (x *Exchange) serve() {
 		return
 	}
 	if x.admit() {
+		x.mirror()
 		if x.try() && !x.replaceAnswer() {
 			x.relay()
 		}
+		x.sendCopy()
 		x.leave()
 	}
 	x.watch()
