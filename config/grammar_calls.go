@@ -50,10 +50,10 @@ func backupAfter() value[BackupAfter] {
 // perTry is the key for the time limit of one attempt: a duration, auto, or a map that says more about auto.
 func perTry() field[Policy] {
 	fixed := opt("", "", func(p *Policy) *Opt[time.Duration] { return &p.PerTryTimeout }, duration(0, longest))
-	start := PerTryAuto{Quantile: "p999", Floor: 10 * time.Millisecond}
+	start := PerTryAuto{Quantile: "p999", Floor: 50 * time.Millisecond}
 	more := then(preset(object(
 		must(in("auto", "p999 or p9999", func(a *PerTryAuto) *string { return &a.Quantile }, word("p999", "p9999"))),
-		in("floor", "never less (10ms)", func(a *PerTryAuto) *time.Duration { return &a.Floor }, duration(time.Millisecond, longest)),
+		in("floor", "never less (50ms)", func(a *PerTryAuto) *time.Duration { return &a.Floor }, duration(time.Millisecond, longest)),
 		in("ceiling", "never more; left out: timeout", func(a *PerTryAuto) *time.Duration { return &a.Ceiling }, duration(time.Millisecond, longest)),
 	), start), func(d *decoder, n *yaml.Node, a *PerTryAuto) bool {
 		if a.Ceiling > 0 && a.Floor > a.Ceiling {

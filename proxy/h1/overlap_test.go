@@ -2,6 +2,7 @@ package h1_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/h1"
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 )
 
 // pair is two origins that share a script: what they do with the n-th request of both together.
@@ -329,5 +335,36 @@ func TestDualSend(t *testing.T) {
 	expect(t, said(t, c), "200 alone")
 	if n := p.asked.Load(); n != 7 {
 		t.Errorf("%d attempts, want 7", n)
+	}
+}
+
+// TestAskTooLate: a request that is sent with the first wait for its head is sent also where that wait is over at once, as it
+// is when a backup is due very soon.
+func TestAskTooLate(t *testing.T) {
+	origin := newOrigin(t, steady(0, []byte(lengthAnswer)))
+	pool := h1.NewPool(upstream.New(origin, upstream.Settings{}, nil, nil), 64<<10, 100)
+	defer pool.Close()
+	q := pipeline.Request{Version: pipeline.HTTP11, Method: "GET", Target: "/", Path: "/", Authority: "orders"}
+	for round := range 2 {
+		up, err := pool.Open(pipeline.HTTP11, false, patience, time.Now().Add(patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(up.SendHead(&q), up.SendEnd(nil, true)); err != nil {
+			t.Fatal(err)
+		}
+		var r pipeline.Response
+		if round == 1 { // the connection has served: sending was left to the wait
+			if err := up.ReadHead(&r, time.Now().Add(-time.Second)); !errors.Is(err, netio.ErrTimeout) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if err := up.ReadHead(&r, time.Now().Add(patience)); err != nil || r.Status != 200 {
+			t.Fatalf("%v %d", err, r.Status)
+		}
+		if _, err := up.Body().Next(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		up.Close(true)
 	}
 }

@@ -71,9 +71,15 @@ func (rd *reader) wait(until time.Time) error {
 func (rd *reader) ask(w *writer, until time.Time) error {
 	sent, b, n, err := rd.c.Ask(w.buf, w.stall, lendHead, returnHead, until)
 	w.n.Add(int64(sent))
-	if sent == len(w.buf) {
+	switch {
+	case sent == len(w.buf):
 		w.buf = w.buf[:0]
-	} else {
+	case sent == 0 && errors.Is(err, netio.ErrTimeout):
+		// The time was over before anything could be tried. Who asks may go on waiting, for an answer to what must be sent.
+		if failed := w.flush(); failed != nil {
+			return failed
+		}
+	default:
 		w.err = err
 	}
 	if err != nil {
