@@ -206,34 +206,4 @@ func TransportFailures() []string {
 	return []string{"timeout", "connect", "reset", "protocol", "no_endpoints", "breaker_open", "rate_limited", "overloaded"}
 }
 
-func failureClass() value[string] {
-	known := append(append(TransportFailures(), "5xx"), grpcStatuses()...)
-	const what = "timeout, connect, reset, protocol, no_endpoints, breaker_open, rate_limited, overloaded, 5xx, a status from 400 to 599 or a gRPC status (like grpc:unavailable)"
-	return value[string]{
-		schema: schema{"anyOf": []any{
-			schema{"enum": anys(known)},
-			schema{"type": "integer", "minimum": 400, "maximum": 599},
-			schema{"type": "string", "pattern": "^[45][0-9][0-9]$"},
-			schema{"$ref": "#/$defs/variable"},
-		}},
-		read: func(d *decoder, n *yaml.Node, out *string) bool {
-			s, n, ok := d.scalar(n, what)
-			if !ok {
-				return false
-			}
-			code, err := strconv.Atoi(s.text)
-			switch {
-			case slices.Contains(known, s.text):
-				*out = s.text
-			case err == nil && code >= 400 && code <= 599:
-				*out = strconv.Itoa(code)
-			default:
-				if near := nearest(s.text, known); near != "" {
-					return d.fail(n, "%s is expected, got %q: did you mean %s?", what, s.text, near)
-				}
-				return d.fail(n, "%s is expected, got %s", what, quoted(s))
-			}
-			return true
-		},
-	}
-}
+func failureClass() value[string] { return failureWord(append(TransportFailures(), "5xx")...) }

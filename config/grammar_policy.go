@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -71,9 +72,12 @@ func grpcStatuses() []string {
 }
 
 // retryReason is a kind of failure or a status.
-func retryReason() value[string] {
-	known := append([]string{"connect", "refused", "reset", "timeout", "5xx"}, grpcStatuses()...)
-	const what = "connect, refused, reset, timeout, 5xx, a status from 400 to 599 or a gRPC status (like grpc:unavailable)"
+func retryReason() value[string] { return failureWord("connect", "refused", "reset", "timeout", "5xx") }
+
+// failureWord is one of some kinds of failures, a status from 400 to 599, or a failure of gRPC.
+func failureWord(kinds ...string) value[string] {
+	known := append(slices.Clone(kinds), grpcStatuses()...)
+	what := strings.Join(kinds, ", ") + ", a status from 400 to 599 or a gRPC status (like grpc:unavailable)"
 	return value[string]{
 		schema: schema{"anyOf": []any{
 			schema{"enum": anys(known)},
