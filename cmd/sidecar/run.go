@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -99,7 +98,6 @@ func run(paths []string) error {
 	parts.Go(func() { failed <- p.disk.Run(ctx) })
 	parts.Go(func() { failed <- changes.Run(ctx, func() { p.reload.ask("file") }) })
 	parts.Go(func() { p.reload.run(ctx) })
-	parts.Go(func() { p.giveBack(ctx) })
 	log.Info("started", "version", version, "revision", sourceRevision(), "pid", os.Getpid())
 	err = p.live(signals, failed)
 	cancel()
@@ -142,20 +140,6 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	}
 	change.Commit()
 	return p, nil
-}
-
-// giveBack returns to the system what the start needed and never will again: with many services that is half of it all.
-func (p *process) giveBack(ctx context.Context) {
-	select {
-	case <-p.merger.Ready():
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-time.After(5 * time.Second): // what answered last is taken in and stored
-		debug.FreeOSMemory()
-	case <-ctx.Done():
-	}
 }
 
 // live waits for what ends the process, and for the end of draining.
