@@ -345,7 +345,7 @@ func TestReadyWaits(t *testing.T) {
 	}
 	defer func() { _ = silent.Close() }()
 	p := sidecartest.Launch(t, sidecartest.Build(t), `
-discovery: {ready_wait: 2s}
+discovery: {ready_wait: 2s, snapshot_dir: none}
 registries: {names: {dns: {servers: ["`+silent.LocalAddr().String()+`"]}}}
 services: {far: {hosts: ["far.internal:80"], from: names}}`)
 	var v struct {

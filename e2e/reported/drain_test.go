@@ -261,7 +261,7 @@ func TestReported093_ReadyMeansServing(t *testing.T) {
 	start := time.Now()
 	p := sidecartest.Launch(t, sidecartest.Build(t), strings.NewReplacer("DNS", silent.LocalAddr().String(), "ORIGIN", origin.Address).Replace(`
 registries: {names: {dns: {servers: ["DNS"], timeout: 10s}}}
-discovery: {ready_wait: 1500ms}
+discovery: {ready_wait: 1500ms, snapshot_dir: none}
 services:
   far: {from: names, endpoints: ["far.test:80"]}
   near: {endpoints: ["ORIGIN"]}

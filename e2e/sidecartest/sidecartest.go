@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ type Process struct {
 	Outbound, Inbound, Admin, Health, Metrics string
 	File                                      string // its configuration
 
+	snapshots      string // the folder for what it knows of endpoints
 	cmd            *exec.Cmd
 	exited         chan struct{} // closed when it is over
 	stdout, stderr lockedBuffer
@@ -86,14 +88,13 @@ func build(binary string) error {
 	return nil
 }
 
-// Run builds the sidecar and starts it with a document that says anything but `listen`.
+// Run builds the sidecar and starts it with a document as Write takes it.
 func Run(t testing.TB, document string, args ...any) *Process {
 	t.Helper()
 	return Start(t, Build(t), fmt.Sprintf(document, args...))
 }
 
-// Start runs the sidecar with a document that says anything but `listen`, in an environment extended by env, and waits
-// until it is ready. The test's end ends it; its output is shown when the test failed.
+// Start runs the sidecar with a document as Write takes it, in an environment extended by env, and waits until it is ready. The test's end ends it; its output is shown when the test failed.
 func Start(t testing.TB, binary, document string, env ...string) *Process {
 	t.Helper()
 	p := Launch(t, binary, document, env...)
@@ -116,7 +117,7 @@ func Launch(t testing.TB, binary, document string, env ...string) *Process {
 	for _, address := range []*string{&p.Outbound, &p.Inbound, &p.Admin, &p.Health, &p.Metrics} {
 		*address = FreeAddress(t)
 	}
-	p.File = filepath.Join(t.TempDir(), "sidecar.yaml")
+	p.File, p.snapshots = filepath.Join(t.TempDir(), "sidecar.yaml"), t.TempDir()
 	p.Write(t, document)
 
 	p.cmd = exec.Command(binary, "run", "-c", p.File)
@@ -158,11 +159,18 @@ func tail(s string) string {
 	return s
 }
 
-// Write puts a document, which says anything but `listen`, in the place of the process's configuration, in one step.
+// Write puts a document in the place of the process's configuration, in one step. It says anything but `listen`; one with
+// `discovery` says `snapshot_dir` too, for the others it is a folder of the test's.
 func (p *Process) Write(t testing.TB, document string, args ...any) {
 	t.Helper()
 	if len(args) > 0 {
 		document = fmt.Sprintf(document, args...)
+	}
+	switch {
+	case !strings.Contains("\n"+document, "\ndiscovery:"):
+		document += fmt.Sprintf("\ndiscovery: {snapshot_dir: %q}", p.snapshots) // at the end: no line gets another number
+	case !strings.Contains(document, "snapshot_dir:"):
+		t.Fatal("discovery without snapshot_dir would write outside of the test's folders")
 	}
 	document = fmt.Sprintf("listen: {outbound: %q, inbound: %q, admin: %q, health: %q, metrics: %q}\n%s\n",
 		p.Outbound, p.Inbound, p.Admin, p.Health, p.Metrics, document)
