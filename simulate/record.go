@@ -18,7 +18,6 @@ type recorder struct {
 	states [][]float64
 	events []Event
 	counts map[string]int
-	late   int
 }
 
 // flow is what became of one kind of traffic.

@@ -28,7 +28,6 @@ type node struct {
 // job is one request at a node. answer is called when it is done, unless it never is.
 type job struct {
 	answer func(status int)
-	epoch  int
 }
 
 func (sim *simulation) buildNodes() {

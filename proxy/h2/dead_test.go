@@ -145,7 +145,14 @@ func TestMaxAge(t *testing.T) {
 		}()
 		start := time.Now()
 		fr := http2.NewFramer(theirs, theirs)
-		go func() { _ = fr.WriteSettings() }()
+		writes := make(chan func() error, 10)
+		defer close(writes)
+		go func() { // the pipe has no buffer: who reads must not write
+			for write := range writes {
+				_ = write()
+			}
+		}()
+		writes <- func() error { return fr.WriteSettings() }
 		var at []time.Duration
 		var last []uint32
 		for {
@@ -156,7 +163,7 @@ func TestMaxAge(t *testing.T) {
 			switch f := f.(type) {
 			case *http2.SettingsFrame:
 				if !f.IsAck() {
-					go func() { _ = fr.WriteSettingsAck() }()
+					writes <- fr.WriteSettingsAck
 				}
 			case *http2.GoAwayFrame:
 				at, last = append(at, time.Since(start)), append(last, f.LastStreamID)
