@@ -343,6 +343,7 @@ func outlierDocument(v *config.Outlier) object {
 func registerDocument(r *config.Register) object {
 	o := object{
 		"to": r.To, "weight": r.Weight, "check": r.Check, "ttl": config.Span(r.TTL), "deregister_after": config.Span(r.DeregisterAfter),
+		"publish_policy": r.PublishPolicy,
 	}
 	put(o, "id", r.ID)
 	put(o, "address", r.Address)

@@ -21,7 +21,7 @@ func registerValue() value[Register] {
 		in("ttl", "without a report for so long the registry counts the instance as dead (15s)", func(r *Register) *time.Duration { return &r.TTL }, duration(time.Second, longest)),
 		in("deregister_after", "the registry removes it when it was critical for so long; 0: never (10m)", func(r *Register) *time.Duration { return &r.DeregisterAfter }, duration(0, longest)),
 		in("rules", "prefix of keys that say who may register, and who is to stay away; left out: everybody may", func(r *Register) *string { return &r.Rules }, checked(line(), rulesProblem)),
-		field[Register]{name: "publish_policy", doc: "none; service and method are not supported yet", schema: schema{"enum": []any{"none"}}, read: readPublish},
+		in("publish_policy", "what callers are told through the config centre of how to call it: the policy of the service, or with method those of its routes too (none)", func(r *Register) *string { return &r.PublishPolicy }, word(PublishNone, PublishService, PublishMethod)),
 	)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Register) bool {
@@ -34,17 +34,6 @@ func registerValue() value[Register] {
 		return ok
 	}
 	return v
-}
-
-func readPublish(d *decoder, n *yaml.Node, _ *Register) bool {
-	var which string
-	if !word("none", "service", "method").read(d, n, &which) {
-		return false
-	}
-	if which != "none" {
-		return d.fail(n, "%s is not supported yet", which)
-	}
-	return true
 }
 
 func metaProblem(name string) string {
@@ -86,6 +75,8 @@ func (k *checker) registrations() {
 			k.fail(at, "listen.inbound is none: there is nothing to register")
 		case strings.HasPrefix(in.App, "unix:") && in.Register.Check == CheckAgent:
 			k.fail(at, "check: agent cannot reach an app at a unix socket")
+		case in.Register.PublishPolicy != PublishNone && k.config.Center == nil:
+			k.fail(at, "publish_policy needs a config_center: callers look for it there")
 		}
 	}
 }

@@ -18,6 +18,7 @@ type Register struct {
 	TTL             time.Duration // without a report for so long the registry counts the instance as dead
 	DeregisterAfter time.Duration // it is removed when it was critical for so long; 0: never
 	Rules           string        // prefix of keys that say who may register; empty: everybody
+	PublishPolicy   string        // what callers are told of how to call it: PublishNone, PublishService or PublishMethod
 	From            Origin
 }
 
@@ -27,8 +28,15 @@ const (
 	CheckAgent  = "agent"  // the registry's agent does
 )
 
+// What is published of the policies of an inbound service (S-8).
+const (
+	PublishNone    = "none"
+	PublishService = "service" // that of the service
+	PublishMethod  = "method"  // those of its routes too
+)
+
 func defaultRegister() Register {
-	return Register{Weight: 1, Check: CheckReport, TTL: 15 * time.Second, DeregisterAfter: 10 * time.Minute}
+	return Register{Weight: 1, Check: CheckReport, TTL: 15 * time.Second, DeregisterAfter: 10 * time.Minute, PublishPolicy: PublishNone}
 }
 
 // Bounds of what an instance carries: lists of instances are sent whenever one of them changes (S-9).

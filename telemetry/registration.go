@@ -30,6 +30,25 @@ func (r *Recorder) RegistrationTried(registry, action, result string) {
 	}
 }
 
+// EventPublished is the kind of event of a policy of ours that is To "written" for callers into the registry By, or "failed" to be.
+const EventPublished = "published"
+
+// PolicyPublished tells how a try to publish the policy of a service of our own ended. That it was there already is no event, nor
+// that it failed again.
+func (r *Recorder) PolicyPublished(service, registry string, written bool, err error, again bool) {
+	result, detail := "unchanged", ""
+	switch {
+	case err != nil:
+		result, detail = "failed", err.Error()
+	case written:
+		result = "written"
+	}
+	r.RegistrationTried(registry, "publish", result)
+	if result != "unchanged" && (err == nil || !again) {
+		r.events.Add(Event{Kind: EventPublished, Service: service, To: result, By: registry, Detail: detail})
+	}
+}
+
 // RegistrationForgotten tells that a service has left a registry for good.
 func (r *Recorder) RegistrationForgotten(service, registry string) {
 	p := &r.own

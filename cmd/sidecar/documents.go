@@ -368,7 +368,11 @@ say such details themselves. What did not change is not written.`,
 			}
 			return s.with(c, func(ctx context.Context, kv *consul.KV, cfg *config.Config) error {
 				for _, in := range cfg.Inbound {
-					written, err := publish(ctx, kv, in, methods)
+					text, err := admin.Published(in, methods)
+					written := false
+					if err == nil && text != nil {
+						written, err = publish(ctx, kv, in.Service, text)
+					}
 					if err != nil {
 						return fmt.Errorf("%s: %w", in.Service, err)
 					}
@@ -385,16 +389,15 @@ say such details themselves. What did not change is not written.`,
 	return c
 }
 
-// publish writes what callers are to know of an inbound service, if it is not there yet.
-func publish(ctx context.Context, kv *consul.KV, in *config.Inbound, methods bool) (bool, error) {
-	text, err := admin.Published(in, methods)
-	if err != nil || text == nil {
-		return false, err
-	}
-	name := "published/" + in.Service
+// publish writes a document, if it is not there yet.
+func publish(ctx context.Context, kv *consul.KV, service string, text []byte) (written bool, err error) {
+	name := "published/" + service
 	doc, err := kv.Get(ctx, name)
 	if err != nil || doc != nil && bytes.Equal(doc.Data, text) {
 		return false, err
 	}
-	return true, kv.Put(ctx, name, text, nil)
+	if err := kv.Put(ctx, name, text, nil); err != nil {
+		return false, err
+	}
+	return true, nil
 }

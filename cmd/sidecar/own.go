@@ -22,6 +22,16 @@ func openRegistrations(r *config.Registry) (registrar.Registry, error) {
 	return nil, fmt.Errorf("nothing can be registered with the registry %q", r.Name)
 }
 
+// publishPolicy writes the document of a service of ours into the config centre.
+func publishPolicy(ctx context.Context, p *registrar.Publication) (written bool, err error) {
+	kv, err := consul.NewKV(p.Registry, p.Prefix)
+	if err != nil {
+		return false, err
+	}
+	defer kv.Close()
+	return publish(ctx, kv, p.Service, p.Text)
+}
+
 // registrations tells metrics and events what becomes of the services of our own app in registries.
 type registrations process
 
@@ -38,6 +48,11 @@ func (o *registrations) Forgotten(service, registry string) {
 // Tried implements registrar.Observer.
 func (o *registrations) Tried(registry string, verb registration.Verb, result registration.Kind) {
 	o.rec.RegistrationTried(registry, verb.String(), result.String())
+}
+
+// Published implements registrar.Observer.
+func (o *registrations) Published(service, registry string, written bool, err error, again bool) {
+	o.rec.PolicyPublished(service, registry, written, err, again)
 }
 
 // Swept implements registrar.Observer.

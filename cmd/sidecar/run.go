@@ -130,7 +130,9 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	p.merger = discovery.New(discovery.Options{
 		Open: openRegistry, Apply: p.proxy.Apply, Observer: newObserver(p), Check: reach, Memory: p.disk, Gate: p.gate,
 	})
-	p.own = registrar.New(registrar.Options{Open: openRegistrations, Observer: (*registrations)(p)})
+	p.own = registrar.New(registrar.Options{
+		Open: openRegistrations, Observer: (*registrations)(p), Policy: admin.Published, Publish: publishPolicy,
+	})
 	p.life = newLife(p, cfg)
 	p.reload = newReloader(p, paths, cfg)
 	p.admin = admin.New(admin.Options{Process: (*view)(p), Recorder: p.rec, Log: log})

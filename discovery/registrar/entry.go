@@ -44,6 +44,7 @@ func place(r *config.Registry) config.Registry {
 // run does what is to be done until the instance has left, or ctx ends.
 func (e *entry) run(ctx context.Context) {
 	defer close(e.done)
+	registered := false
 	for {
 		e.mu.Lock()
 		if e.abandoned {
@@ -71,6 +72,10 @@ func (e *entry) run(ctx context.Context) {
 		e.machine.Done(time.Now(), a, result, chance())
 		e.noteLocked()
 		e.mu.Unlock()
+		if a.Verb == registration.Register && result.Kind == registration.OK && !registered {
+			registered = true
+			e.r.wasRegistered(e.service)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 // Package registrar tells registries about the services of our own app: it does what discovery/registration decides, for
 // each service and each registry apart, so that one that fails never holds another up (S-25). It owns one goroutine for
-// each of them while Run runs, and no connection: registries are opened by a function that the composition root hands in.
+// each of them while Run runs, and no connection: registries are opened by a function that the composition root hands in. Beside
+// that it has the policy published that a service has for its callers, which no registration waits for.
 // Tests: scripted registries in bubbles of virtual time.
 package registrar
 
@@ -43,6 +44,9 @@ type Observer interface {
 	Forgotten(service, registry string)
 	// Swept tells that instances of an earlier life were taken away.
 	Swept(registry string, ids []string)
+	// Published tells how a try to publish the policy of a service ended: it was written, it was there already, or it failed;
+	// again, as the try before.
+	Published(service, registry string, written bool, err error, again bool)
 }
 
 // Options says how a Registrar works. All fields are required.
@@ -50,6 +54,10 @@ type Options struct {
 	// Open prepares a registry, without I/O.
 	Open     func(*config.Registry) (Registry, error)
 	Observer Observer
+	// Policy writes what callers are to know of a service, with the policies of its routes too; nil: there is nothing to say.
+	Policy func(in *config.Inbound, routes bool) ([]byte, error)
+	// Publish writes a document, unless it is there already.
+	Publish func(ctx context.Context, p *Publication) (written bool, err error)
 }
 
 // bound is how long one call of a registry may take.
@@ -68,6 +76,9 @@ type Registrar struct {
 	apps      map[string]app
 	work      sync.WaitGroup
 	swept     map[string]bool // registries that were asked for what an earlier life left behind
+
+	registered   map[string]bool         // services that have been in a registry
+	publications map[string]*publication // by service
 }
 
 type key struct{ service, registry string }
@@ -88,6 +99,7 @@ type opened struct {
 func New(o Options) *Registrar {
 	return &Registrar{
 		o: o, entries: map[key]*entry{}, opened: map[*config.Registry]*opened{}, apps: map[string]app{}, swept: map[string]bool{},
+		registered: map[string]bool{}, publications: map[string]*publication{},
 	}
 }
 
@@ -134,6 +146,7 @@ func (r *Registrar) SetConfig(cfg *config.Config) error {
 			r.startLocked(e)
 		}
 	}
+	r.setPublicationsLocked(cfg)
 	return nil
 }
 
@@ -276,7 +289,12 @@ func (r *Registrar) each(f func(*entry), first func()) {
 // ends, and says what was not taken away then.
 func (r *Registrar) Leave(ctx context.Context) error {
 	var list []*entry
-	r.each(func(e *entry) { list = append(list, e); e.machine.Leave() }, func() { r.leaving = true })
+	r.each(func(e *entry) { list = append(list, e); e.machine.Leave() }, func() {
+		r.leaving = true
+		for _, p := range r.publications {
+			p.cancel()
+		}
+	})
 	var errs []error
 	for _, e := range list {
 		select {

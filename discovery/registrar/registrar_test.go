@@ -157,6 +157,12 @@ func (l *log) Swept(registry string, ids []string) {
 	l.lines = append(l.lines, fmt.Sprint("swept in ", registry, ": ", ids))
 }
 
+func (l *log) Published(service, registry string, written bool, err error, again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf("published %s in %s: %t %v again=%t", service, registry, written, err, again))
+}
+
 func (l *log) has(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,14 +193,15 @@ func cfg(services map[string][]string, change ...func(*config.Register)) *config
 type rig struct {
 	*registrar.Registrar
 	main, old *fake
+	center    *center
 	log       *log
 }
 
 // run runs a test in virtual time.
 func run(t *testing.T, test func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{main: newFake("main"), old: newFake("old"), log: &log{}}
-		r.Registrar = registrar.New(registrar.Options{Observer: r.log, Open: func(reg *config.Registry) (registrar.Registry, error) {
+		r := &rig{main: newFake("main"), old: newFake("old"), center: &center{has: map[string]string{}}, log: &log{}}
+		r.Registrar = registrar.New(registrar.Options{Observer: r.log, Policy: policy, Publish: r.center.publish, Open: func(reg *config.Registry) (registrar.Registry, error) {
 			switch reg.Name {
 			case "main":
 				return r.main, nil
