@@ -58,7 +58,7 @@ inbound: [{service: shop, app: %q}]
 	}
 	p.Signal(t, syscall.SIGTERM)
 	sidecartest.Eventually(t, 5*time.Second, "it is not ready any more", func() bool { return status(t, p.Health, "/ready") == 503 })
-	if m := in.Ask(t, get, ""); m.Status() != 200 || m.Get("connection") != "close" {
+	if m := in.Ask(t, get, ""); m.Status() != 200 || m.Get("connection") != "close, X-Sidecar-Offline" {
 		t.Errorf("inbound: %+v", m)
 	}
 	in.Closed(t, 5*time.Second)
