@@ -21,12 +21,13 @@ import (
 
 func TestMain(m *testing.M) { sidecartest.Main(m) }
 
-// The tolerances. A shared machine is late now and then, never early.
+// The tolerances. A shared machine is late now and then. It is early only where calls wait for each other: one that came late
+// finds a shorter queue.
 const (
-	successApart = 0.06                  // of all calls
-	loadApart    = 0.10                  // attempts per call
+	successApart = 0.08                  // of all calls
+	loadApart    = 0.15                  // attempts per call
 	late         = 60 * time.Millisecond // of P50 and P90
-	early        = 5 * time.Millisecond
+	early        = 20 * time.Millisecond
 )
 
 // twin is a scenario with one service, svc, whose traffic comes at equal gaps.
