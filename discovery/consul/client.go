@@ -129,6 +129,7 @@ func (c *client) watch(ctx context.Context, turn func() bool, query ask, failed 
 			return
 		}
 		if err != nil {
+			w.cursor = cursor{} // the next answer is not to wait for a change: it tells that the registry is back
 			e := classify(err)
 			if !e.down || !told {
 				failed(e)

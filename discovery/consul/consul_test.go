@@ -221,6 +221,25 @@ func TestDownAgent(t *testing.T) {
 	}
 }
 
+// After a failure the next query does not wait for a change: that the registry is back is known although nothing changed.
+func TestBackUnchanged(t *testing.T) {
+	srv := scripted(t, instances(5, "10.0.0.1:80"))
+	r := start(t, registry(srv.address()), "web")
+	r.expect("10.0.0.1:80")
+	srv.becomes(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "No cluster leader", http.StatusInternalServerError)
+	})
+	r.failure()
+	srv.becomes(instances(5, "10.0.0.1:80"))
+	u := r.next()
+	for u.Err != nil {
+		u = r.next()
+	}
+	if !u.Unchanged {
+		t.Errorf("%+v", u)
+	}
+}
+
 // More services than connections take turns, and each is heard.
 func TestTurns(t *testing.T) {
 	srv := scripted(t, func(w http.ResponseWriter, r *http.Request) {
