@@ -7,10 +7,10 @@ TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 UNIT    := $(GO) list ./... | grep -v /e2e/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build docker test unit e2e interop race fuzz fuzz-long lint fmt bench profile demo cover soak schema clean
+.PHONY: help setup build docker test unit e2e interop race fuzz fuzz-long lint fmt bench profile demo demo-consul cover soak schema clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what the tests need (Debian: apt)
 	@scripts/setup.sh test
@@ -63,6 +63,11 @@ profile: build ## take the CPU profile that builds are optimized for anew, into 
 
 demo: build ## toy services, faults and traffic in one process, and a page of what happens
 	$(BIN) demo
+
+demo-consul: build ## a real Consul, services and sidecars: found, without registry, protected, drained, switched; half a minute
+	@scripts/setup.sh consul
+	@$(GO) test -c -o bin/demo-consul ./e2e/demo
+	@SIDECAR_BINARY=$(CURDIR)/$(BIN) bin/demo-consul -test.timeout=5m
 
 cover: ## coverage of the unit tests, by package and in total
 	$(GO) test -pgo=off -coverprofile=cover.out $$($(UNIT))

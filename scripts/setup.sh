@@ -99,6 +99,9 @@ test)
 	stacks_need
 	consul_need
 	;;
+consul)
+	consul_need
+	;;
 interop)
 	stacks_need
 	peers_need
@@ -111,7 +114,7 @@ bench)
 	envoy_need || echo "setup: no envoy" >&2
 	;;
 *)
-	echo "usage: $0 test|interop|bench" >&2
+	echo "usage: $0 test|consul|interop|bench" >&2
 	exit 2
 	;;
 esac

@@ -3,6 +3,7 @@
 package doctest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -93,29 +94,50 @@ func TestExamples(t *testing.T) {
 	for name, text := range pages(t) {
 		blocks, _ := fences(text)
 		for _, b := range blocks {
-			if b.kind != "yaml" {
-				continue
-			}
-			examples++
-			cfg, err := config.LoadBytes(name, []byte(b.text), config.RankFile, func(string) (string, bool) { return "", false })
-			if err != nil {
-				t.Errorf("%s: the example below line %d: %v", name, b.line, err)
-				continue
-			}
-			for i := range cfg.Warnings {
-				t.Errorf("%s: the example below line %d: %v", name, b.line, cfg.Warnings[i])
-			}
-			mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
-			for service, s := range cfg.Services {
-				mesh.Endpoints[service] = &config.EndpointSet{List: s.Endpoints}
-			}
-			if _, err := snapshot.Compile(mesh, nil, snapshot.Options{Scripts: script.New(script.Options{})}); err != nil {
-				t.Errorf("%s: the example below line %d: %v", name, b.line, err)
+			if b.kind == "yaml" {
+				examples++
+				compiles(t, fmt.Sprintf("%s: the example below line %d", name, b.line), b.text)
 			}
 		}
 	}
 	if examples < 30 {
 		t.Errorf("only %d examples were found", examples)
+	}
+}
+
+// TestConfigurations loads and compiles the configurations of examples, in an environment that sets nothing. Scenarios have a
+// test of their own.
+func TestConfigurations(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "examples/consul/*.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%v %v", files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiles(t, strings.TrimPrefix(filepath.ToSlash(name), root+"/"), string(text))
+	}
+}
+
+// compiles wants a document to load without a warning, and to compile.
+func compiles(t *testing.T, name, text string) {
+	t.Helper()
+	cfg, err := config.LoadBytes(name, []byte(text), config.RankFile, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	for i := range cfg.Warnings {
+		t.Errorf("%s: %v", name, cfg.Warnings[i])
+	}
+	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
+	for service, s := range cfg.Services {
+		mesh.Endpoints[service] = &config.EndpointSet{List: s.Endpoints}
+	}
+	if _, err := snapshot.Compile(mesh, nil, snapshot.Options{Scripts: script.New(script.Options{})}); err != nil {
+		t.Errorf("%s: %v", name, err)
 	}
 }
 
