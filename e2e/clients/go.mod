@@ -1,6 +1,6 @@
 module github.com/sidecar-mesh/sidecar/e2e/clients
 
-go 1.26.0
+go 1.26.7
 
 require (
 	github.com/coder/websocket v1.8.14

@@ -1,6 +1,6 @@
 module github.com/sidecar-mesh/sidecar/e2e/interop
 
-go 1.26.0
+go 1.26.7
 
 require (
 	github.com/sidecar-mesh/sidecar v0.0.0
