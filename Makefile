@@ -24,7 +24,7 @@ docker: ## build the container image sidecar:VERSION (needs docker)
 test: setup unit e2e ## everything that CI runs: unit tests, then the real binary end to end
 
 unit: ## unit tests of all packages, shuffled, under the race detector
-	$(GO) test -pgo=off -shuffle=on -race -timeout=8m $$($(UNIT))
+	$(GO) test -shuffle=on -race -timeout=8m $$($(UNIT))
 
 e2e: ## the real binary: HTTP conformance, gRPC, life cycle, reported bugs, stories, programs of others, footprint
 	$(GO) test -p=1 -shuffle=on -count=1 -timeout=10m -v ./e2e/...
@@ -36,7 +36,7 @@ interop: ## gRPC of Go, Python, Node, Java and Rust with each other through one 
 	cd e2e/interop && SIDECAR_INTEROP=all $(GO) test -count=1 -timeout=20m -v ./...
 
 race: setup ## unit tests three times on 1, 2 and 4 threads under the race detector
-	$(GO) test -pgo=off -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))
+	$(GO) test -shuffle=on -race -count=3 -cpu=1,2,4 -timeout=30m $$($(UNIT))
 
 fuzz: ## every fuzz test for 30 s
 	@scripts/fuzz.sh 30s
@@ -46,7 +46,7 @@ fuzz-long: ## every fuzz test for 10 min
 
 lint: ## gofumpt, go vet, staticcheck (versions pinned in internal/tools)
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not gofumpt'ed (make fmt):"; echo "$$out"; exit 1; }
-	$(GO) vet -pgo=off ./...
+	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 
 fmt: ## format all Go files
@@ -57,9 +57,9 @@ bench: ## compare with nginx, haproxy, Envoy, nghttpx and net/http; BENCH='-only
 	@test ! -e cmd/sidecar/main.go || $(MAKE) --no-print-directory build
 	$(GO) run ./bench $(BENCH)
 
-profile: build ## take the CPU profile that builds are optimized for anew, into cmd/sidecar/default.pgo
+profile: build ## CPU profile of the data path under load, for go tool pprof or go build -pgo: cpu.pprof
 	@scripts/setup.sh bench
-	$(GO) run ./bench -only cpu,log,h2,h2h1,tcp -peers sidecar -rounds 2 -seconds 5 -profile cmd/sidecar/default.pgo
+	$(GO) run ./bench -only cpu,log,h2,h2h1,tcp -peers sidecar -rounds 2 -seconds 5 -profile cpu.pprof
 
 demo: build ## toy services, faults and traffic in one process, and a page of what happens
 	$(BIN) demo
@@ -70,7 +70,7 @@ demo-consul: build ## a real Consul, services and sidecars: found, without regis
 	@SIDECAR_BINARY=$(CURDIR)/$(BIN) bin/demo-consul -test.timeout=5m
 
 cover: ## coverage of the unit tests, by package and in total
-	$(GO) test -pgo=off -coverprofile=cover.out $$($(UNIT))
+	$(GO) test -coverprofile=cover.out $$($(UNIT))
 	@$(GO) tool cover -func=cover.out | tail -1
 
 soak: build ## the long stories, then load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors
