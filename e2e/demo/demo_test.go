@@ -4,8 +4,10 @@ package demo
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -130,7 +132,18 @@ func (s *story) newPod(group string) *pod {
 func (s *story) register() {
 	s.t.Helper()
 	app := sidecartest.Answer(s.t, sidecartest.OK("catalog"))
-	s.catalog = append(s.catalog, s.consul.RegisterAt(s.t, "catalog", app.Address))
+	host, port, err := net.SplitHostPort(app.Address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	number, _ := strconv.Atoi(port)
+	id := fmt.Sprintf("catalog-%02d", len(s.catalog)+1) // not by port: two hosts may have drawn the same
+	s.consul.Register(s.t, consultest.Service{
+		ID: id, Name: "catalog", Address: host, Port: number,
+		Check: &consultest.Check{CheckID: id, TTL: "24h", Status: "passing"},
+	})
+	s.consul.SetCheck(s.t, id, "passing") // what an agent stores is what was said of a check, not how it began
+	s.catalog = append(s.catalog, id)
 }
 
 // open starts Consul, the services and their sidecars, and the caller's.
@@ -150,6 +163,11 @@ func open(t *testing.T) *story {
 	s.say("twenty instances of catalog are registered by hand, as any program may")
 	s.caller = sidecartest.Start(t, sidecartest.Build(t), example(t, "consumer.yaml"),
 		"CONSUL="+s.consul.HTTP, "SNAPSHOTS="+filepath.Join(t.TempDir(), "kept"))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what the caller's sidecar has: shop %+v, catalog %+v; Consul: %+v", s.look("shop"), s.look("catalog"), s.consul.Instances(t, "shop"))
+		}
+	})
 	s.say("the caller's sidecar runs (examples/consul/consumer.yaml): shop of the group bj and catalog, by name; no retry at all")
 	return s
 }
