@@ -104,7 +104,7 @@ func (a *Agent) RegisterAt(t testing.TB, name, address string) (id string) {
 		t.Fatal(err)
 	}
 	number, _ := strconv.Atoi(port)
-	id = name + "-" + port
+	id = name + "-" + host + "-" + port
 	a.Register(t, Service{ID: id, Name: name, Address: host, Port: number, Check: &Check{CheckID: id, TTL: "24h", Status: "passing"}})
 	a.SetCheck(t, id, "passing") // what an agent stores is what was said of a check, not how it began
 	return id
