@@ -59,7 +59,6 @@ func (g GRPC) failed() bool {
 	return false
 }
 
-// parseGRPCName finds a status by the name that String gives it.
 // GRPCNamed returns the status of a failure by its name, such as unavailable.
 func GRPCNamed(name string) (GRPC, bool) {
 	for g := GRPCCancelled; g < GRPCInvalid; g++ {

@@ -119,15 +119,21 @@ func (l *life) grace(cfg *config.Config) time.Duration {
 func (l *life) awaitApp(ctx context.Context, cfg *config.Config, until time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	tick := time.NewTicker(appEvery)
+	l.awaitQuiet(ctx, telemetry.Outbound, appQuiet, appEvery, func() bool { return listening(ctx, cfg.Inbound) })
+}
+
+// awaitQuiet waits until there was no call of a direction, and nothing else busy, for as long as quiet; it looks every so often.
+// It ends when ctx ends or when the process is told to quit.
+func (l *life) awaitQuiet(ctx context.Context, d telemetry.Direction, quiet, every time.Duration, busy func() bool) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	quietSince, calls := time.Now(), l.calls(telemetry.Outbound)
+	quietSince, calls := time.Now(), l.calls(d)
 	for {
-		here := listening(ctx, cfg.Inbound)
-		if now := l.calls(telemetry.Outbound); here || now.active || now.ended != calls.ended {
+		here := busy()
+		if now := l.calls(d); here || now.active || now.ended != calls.ended {
 			quietSince, calls = time.Now(), now
 		}
-		if time.Since(quietSince) >= appQuiet {
+		if time.Since(quietSince) >= quiet {
 			return
 		}
 		select {

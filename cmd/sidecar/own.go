@@ -121,22 +121,5 @@ func (l *life) leave(ctx context.Context, until time.Time) {
 	if err != nil {
 		l.p.log.Warn("registries may list us still", "err", err)
 	}
-	tick := time.NewTicker(quietTime / 10)
-	defer tick.Stop()
-	quietSince, calls := time.Now(), l.calls(telemetry.Inbound)
-	for {
-		if now := l.calls(telemetry.Inbound); now.active || now.ended != calls.ended {
-			quietSince, calls = time.Now(), now
-		}
-		if time.Since(quietSince) >= quietTime {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-l.quitting:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+	l.awaitQuiet(ctx, telemetry.Inbound, quietTime, quietTime/10, func() bool { return false })
 }
