@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,28 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sidecar-mesh/sidecar/config"
-	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // TestRetargetedListenerLeavesNothing: the goroutines that served streams of a listener end when it serves something else,
 // and when it goes.
 func TestRetargetedListenerLeavesNothing(t *testing.T) {
-	rec, err := telemetry.New(telemetry.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := rec.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	p, err := New(Options{Recorder: rec, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := newApplied(t)
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	defer origin.Close()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,14 +26,7 @@ func TestRetargetedListenerLeavesNothing(t *testing.T) {
 	apply := func(protocol, listen string) {
 		t.Helper()
 		text := "listen: {outbound: none}\nservices: {a: {protocol: " + protocol + listen + ", endpoints: [" + origin.Listener.Addr().String() + "]}}\n"
-		cfg, err := config.LoadBytes("test", []byte(text), config.RankFile, func(string) (string, bool) { return "", false })
-		if err != nil {
-			t.Fatal(err)
-		}
-		mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{"a": {List: cfg.Services["a"].Endpoints}}}
-		if err := p.Apply(mesh); err != nil {
-			t.Fatal(err)
-		}
+		p.apply(text)
 	}
 	client := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	client.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)

@@ -3,57 +3,14 @@ package proxy
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
-
-// applied is a proxy into which documents are put one after the other.
-type applied struct {
-	t *testing.T
-	*Proxy
-	rec *telemetry.Recorder
-}
-
-func newApplied(t *testing.T) *applied {
-	t.Helper()
-	rec, err := telemetry.New(telemetry.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(Options{Recorder: rec, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.Close()
-		if err := rec.Close(t.Context()); err != nil && t.Context().Err() == nil {
-			t.Error(err)
-		}
-	})
-	return &applied{t, p, rec}
-}
-
-func (a *applied) apply(document string) {
-	a.t.Helper()
-	cfg, err := config.LoadBytes("test", []byte(document), config.RankFile, func(string) (string, bool) { return "", false })
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
-	for name, s := range cfg.Services {
-		mesh.Endpoints[name] = &config.EndpointSet{List: s.Endpoints}
-	}
-	if err := a.Apply(mesh); err != nil {
-		a.t.Fatal(err)
-	}
-}
 
 func (a *applied) state(want string) {
 	a.t.Helper()
