@@ -52,11 +52,6 @@ func New(paths []string, quiet time.Duration) *Watcher {
 	return w
 }
 
-// Files is New followed by Run.
-func Files(ctx context.Context, paths []string, quiet time.Duration, changed func()) error {
-	return New(paths, quiet).Run(ctx, changed)
-}
-
 // Run calls changed, on its own goroutine, each time the content has changed and been left alone for the quiet time, until
 // ctx is done; then it returns nil. It is called once. Where the system refuses to give events it compares every 2 s.
 func (w *Watcher) Run(ctx context.Context, changed func()) error {

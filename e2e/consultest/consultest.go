@@ -4,7 +4,6 @@
 package consultest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +32,7 @@ type Agent struct {
 	folder          string
 	cmd             *exec.Cmd // nil while it does not run
 	exited          chan struct{}
-	said            lockedBuffer
+	said            sidecartest.Output
 }
 
 // Cluster is servers and clients of one datacenter.
@@ -198,7 +196,7 @@ func (a *Agent) launch(t testing.TB) {
 		_ = cmd.Process.Kill()
 		<-exited
 		if t.Failed() {
-			t.Logf("%s said:\n%s", a.Name, a.said.tail())
+			t.Logf("%s said:\n%s", a.Name, a.said.Tail())
 		}
 	})
 }
@@ -209,7 +207,7 @@ func (a *Agent) Await(t testing.TB) {
 	sidecartest.Eventually(t, 60*time.Second, a.Name+" knows a leader and is in the catalogue", func() bool {
 		select {
 		case <-a.exited:
-			t.Fatalf("%s ended: %s", a.Name, a.said.tail())
+			t.Fatalf("%s ended: %s", a.Name, a.said.Tail())
 		default:
 		}
 		var leader string
@@ -218,9 +216,6 @@ func (a *Agent) Await(t testing.TB) {
 			a.call("GET", "/v1/catalog/node/"+a.Name, nil, &node) == nil && node.Node != nil
 	})
 }
-
-// PID returns the number of the agent's process.
-func (a *Agent) PID() int { return a.cmd.Process.Pid }
 
 // Running reports whether the agent's process runs.
 func (a *Agent) Running() bool {
@@ -242,19 +237,6 @@ func (a *Agent) Kill(t testing.TB) {
 	<-a.exited
 }
 
-// Pause stops the agent's process: its sockets stay open and nothing answers. Resume continues it.
-func (a *Agent) Pause(t testing.TB) { a.signal(t, syscall.SIGSTOP) }
-
-// Resume continues a paused agent.
-func (a *Agent) Resume(t testing.TB) { a.signal(t, syscall.SIGCONT) }
-
-func (a *Agent) signal(t testing.TB, s syscall.Signal) {
-	t.Helper()
-	if err := a.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Restart starts a killed agent again, with what it had stored, and waits as Start does.
 func (a *Agent) Restart(t testing.TB) {
 	t.Helper()
@@ -269,25 +251,4 @@ func (a *Agent) Relaunch(t testing.TB) {
 		t.Fatalf("%s runs", a.Name)
 	}
 	a.launch(t)
-}
-
-// lockedBuffer keeps what an agent says.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write appends p.
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) tail() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	const enough = 4 << 10
-	s := b.buf.Bytes()
-	return string(s[max(len(s)-enough, 0):])
 }

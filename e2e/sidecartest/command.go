@@ -17,7 +17,7 @@ import (
 // Command starts somebody else's server and waits until it listens at an address. The test's end kills it.
 func Command(t testing.TB, address, name string, args ...string) {
 	t.Helper()
-	said := &lockedBuffer{}
+	said := &Output{}
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -28,7 +28,7 @@ func Command(t testing.TB, address, name string, args ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, tail(said.String()))
+			t.Logf("%s said:\n%s", name, said.Tail())
 		}
 	})
 	Eventually(t, 20*time.Second, name+" listens", func() bool { return Dials(address) })

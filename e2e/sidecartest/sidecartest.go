@@ -28,7 +28,7 @@ type Process struct {
 	snapshots      string // the folder for what it knows of endpoints
 	cmd            *exec.Cmd
 	exited         chan struct{} // closed when it is over
-	stdout, stderr lockedBuffer
+	stdout, stderr Output
 }
 
 // binaryVariable names the environment variable that holds the path of a binary to test instead of building one.
@@ -146,17 +146,8 @@ func (p *Process) end(t testing.TB) {
 		<-p.exited
 	}
 	if t.Failed() {
-		t.Logf("the sidecar said:\n%s%s", tail(p.stderr.String()), tail(p.stdout.String()))
+		t.Logf("the sidecar said:\n%s%s", p.stderr.Tail(), p.stdout.Tail())
 	}
-}
-
-// tail returns the last bytes of a long text.
-func tail(s string) string {
-	const enough = 3 << 10
-	if len(s) > enough {
-		return "…" + s[len(s)-enough:]
-	}
-	return s
 }
 
 // Write puts a document in the place of the process's configuration, in one step. It says anything but `listen`; one with
@@ -262,22 +253,34 @@ func root() (string, error) {
 	return "", fmt.Errorf("no cmd/sidecar above the test: %w", os.ErrNotExist)
 }
 
-// lockedBuffer keeps what a process says.
-type lockedBuffer struct {
+// Output keeps what a process says; it may be written to and read at once.
+type Output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
 // Write appends p.
-func (b *lockedBuffer) Write(p []byte) (int, error) {
+func (b *Output) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
 // String returns everything written so far.
-func (b *lockedBuffer) String() string {
+func (b *Output) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// Tail returns the last bytes of what was written.
+func (b *Output) Tail() string { return tail(b.String()) }
+
+// tail returns the last bytes of a long text.
+func tail(s string) string {
+	const enough = 4 << 10
+	if len(s) > enough {
+		return "…" + s[len(s)-enough:]
+	}
+	return s
 }
