@@ -206,11 +206,7 @@ func (p *Proxy) setLimits(c *config.Config) {
 	}
 	p.maxConn.Store(limit)
 	p.windows.Set(c.Limits.WindowMemory)
-	each(p.store.Load(), func(e *snapshot.Endpoint) {
-		if l, ok := e.Pool.(interface{ SetLimits(h2.Limits) }); ok {
-			l.SetLimits(p.limits2(c))
-		}
-	})
+	each(p.store.Load(), func(e *snapshot.Endpoint) { bound(poolOf(e), p.limits2(c)) })
 }
 
 // countRules shows which rules are in force, and where from: what the local file says, no push changes (S-127).

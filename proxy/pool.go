@@ -56,6 +56,24 @@ func (p *Proxy) onePool(s *snapshot.Service, e *snapshot.Endpoint, c *config.Con
 	return one()
 }
 
+// bound puts limits in force: HTTP/1 obeys from the next request on, HTTP/2 from the next connection on.
+func bound(p pool, l h2.Limits) {
+	switch p := p.(type) {
+	case *h1.Pool:
+		p.SetLimits(l.HeaderBytes, l.HeaderCount)
+	case *h2.Pool:
+		p.SetLimits(l)
+	case *autoPool:
+		bound(p.one, l)
+		bound(p.two, l)
+	case *linkedPool:
+		bound(p.pool, l)
+		for _, class := range p.classes {
+			bound(class, l)
+		}
+	}
+}
+
 // autoPool speaks to an endpoint as the caller spoke to us: HTTP/1 goes on as HTTP/1, and HTTP/2 as HTTP/2 where the
 // endpoint takes it, which is learned by trying.
 type autoPool struct {
@@ -104,9 +122,6 @@ func (p *autoPool) Set(s upstream.Settings) {
 	p.one.Set(s)
 	p.two.Set(s)
 }
-
-// SetLimits changes the limits of connections to come.
-func (p *autoPool) SetLimits(l h2.Limits) { p.two.SetLimits(l) }
 
 // Sweep implements pool.
 func (p *autoPool) Sweep() {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -17,12 +16,7 @@ func TestRetargetedListenerLeavesNothing(t *testing.T) {
 	p := newApplied(t)
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	defer origin.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	_ = ln.Close()
+	address := freeAddress(t)
 	apply := func(protocol, listen string) {
 		t.Helper()
 		text := "listen: {outbound: none}\nservices: {a: {protocol: " + protocol + listen + ", endpoints: [" + origin.Listener.Addr().String() + "]}}\n"

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"net"
 	"testing"
 
 	"github.com/sidecar-mesh/sidecar/config"
@@ -48,4 +49,15 @@ func (a *applied) apply(document string) {
 	if err := a.Apply(mesh); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }

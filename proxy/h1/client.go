@@ -3,6 +3,7 @@ package h1
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/grammar"
@@ -14,13 +15,18 @@ import (
 // Pool sends requests to one endpoint over HTTP/1.1, one at a time on each connection.
 type Pool struct {
 	*upstream.Pool
-	lim headLimits
+	lim atomic.Pointer[headLimits]
 }
 
 // NewPool returns a pool whose response heads are bounded by bytes in all and count fields.
 func NewPool(conns *upstream.Pool, bytes, count int) *Pool {
-	return &Pool{Pool: conns, lim: headLimits{bytes, count}}
+	p := &Pool{Pool: conns}
+	p.SetLimits(bytes, count)
+	return p
 }
+
+// SetLimits changes the bounds of response heads, from the next request on.
+func (p *Pool) SetLimits(bytes, count int) { p.lim.Store(&headLimits{bytes, count}) }
 
 const (
 	maxInterims = 16 // of one request
@@ -48,7 +54,7 @@ func (p *Pool) Open(_ pipeline.Version, fresh bool, connect time.Duration, until
 	}
 	a := attempts.Get().(*attempt)
 	a.conn = c
-	a.lim = p.lim
+	a.lim = *p.lim.Load()
 	a.in.c, a.out.c, a.out.stall = c.Conn, c.Conn, writeStall
 	a.in.n = 0
 	a.out.n.Store(0)
