@@ -4,6 +4,7 @@ package load
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ const (
 	creditBlocks = 8 << 10  // of a connection
 	connCredit   = 1 << 30
 	streamCredit = 1 << 20
+	messageHead  = 5 // octets before a message of gRPC: a flag and its length
 )
 
 // literal encodes fields without touching the table of compression, so that no peer has to keep one in step.
@@ -217,8 +219,9 @@ func stream(address, authority string, kind Kind, streams, size int, end time.Ti
 	}
 	c := &caller{link: newLink(nc), kind: kind, nextID: 1, missing: map[uint32]int{}, message: make([]byte, size)}
 	if kind == GRPC {
-		c.message = append([]byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}, c.message...)
+		c.message = append(make([]byte, messageHead), c.message...)
 	}
+	binary.BigEndian.PutUint32(c.message[1:], uint32(len(c.message)-messageHead)) // of one message of gRPC
 	c.head = literal([2]string{":method", "POST"}, [2]string{":scheme", "http"}, [2]string{":authority", authority},
 		[2]string{":path", "/bench.Echo/Call"}, [2]string{"te", "trailers"}, [2]string{"content-type", "application/grpc"})
 	if _, err := c.out.WriteString(http2.ClientPreface); err != nil {

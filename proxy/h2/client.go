@@ -32,6 +32,7 @@ type attempt struct {
 var (
 	_ pipeline.Upstream    = (*attempt)(nil)
 	_ pipeline.Multiplexed = (*attempt)(nil)
+	_ pipeline.Sink        = (*attempt)(nil)
 	_ pipeline.Pool        = (*Pool)(nil)
 )
 
@@ -135,11 +136,16 @@ func (a *attempt) head(end bool) error {
 
 // SendBody implements pipeline.Upstream.
 func (a *attempt) SendBody(p []byte) error {
-	if err := a.head(false); err != nil {
+	a.c.session.mu.Lock()
+	defer a.c.session.mu.Unlock()
+	if err := a.headLocked(false); err != nil {
 		return err
 	}
-	return a.st.send(p, a.c.session.lim.IdleTimeout, a.hurry)
+	return a.st.sendLocked(p, a.c.session.lim.IdleTimeout, a.hurry)
 }
+
+// Offer implements pipeline.Sink. Its caller has sent the head.
+func (a *attempt) Offer(p []byte) bool { return a.st.offer(p) }
 
 // Flush implements pipeline.Upstream.
 func (a *attempt) Flush() error { return a.head(false) }

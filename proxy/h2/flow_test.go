@@ -26,17 +26,23 @@ func path(p string) []string {
 // TestSlowStreamsHoldOnlyTheirWindows (H2-FC-101, H2-FC-102): forty streams that the client does not read stop their origin
 // after little, and not the streams beside them, which share both connections with them.
 func TestSlowStreamsHoldOnlyTheirWindows(t *testing.T) {
+	for name, piece := range map[string]int{"large pieces": 16 << 10, "small pieces": 1 << 10} {
+		t.Run(name, func(t *testing.T) { slowStreams(t, piece) })
+	}
+}
+
+func slowStreams(t *testing.T, piece int) {
 	var sent atomic.Int64
 	origin, _ := serveHTTP(t, true, func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/small" {
 			_, _ = io.WriteString(w, "ok")
 			return
 		}
-		buf := make([]byte, 16<<10)
+		buf := make([]byte, piece)
 		for range 10 << 20 / len(buf) {
 			n, err := w.Write(buf)
 			sent.Add(int64(n))
-			if err != nil {
+			if err != nil || http.NewResponseController(w).Flush() != nil {
 				return
 			}
 		}

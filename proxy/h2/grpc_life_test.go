@@ -70,6 +70,15 @@ func TestGRPCHeadTooLarge(t *testing.T) {
 	}
 }
 
+// logLines takes an access log line by line.
+type logLines chan string
+
+// Write implements io.Writer.
+func (l logLines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
 // TestGRPCPingPong (GR-009): messages of one octet go to and fro on a stream without waiting for others.
 func TestGRPCPingPong(t *testing.T) {
 	const rounds = 2000
@@ -89,7 +98,8 @@ func TestGRPCPingPong(t *testing.T) {
 			}
 		}
 	})
-	r := newRig(t, setup{config: grpcConfig(""), origins: []string{origin}})
+	log := make(logLines, 1)
+	r := newRig(t, setup{config: grpcConfig(""), origins: []string{origin}, log: log})
 	c := r.dial2()
 	c.headers(1, false, grpc...)
 	c.want("HEADERS#1 200")
@@ -111,6 +121,15 @@ func TestGRPCPingPong(t *testing.T) {
 	}
 	t.Logf("p50 %v, p99 %v", took[rounds/2], took[rounds*99/100])
 	r.settled()
+	octets, line := rounds*len(message), <-log
+	for _, want := range []string{
+		fmt.Sprintf(`"messages_in":%d,`, rounds), fmt.Sprintf(`"messages_out":%d}`, rounds),
+		fmt.Sprintf(`"bytes_in":%d,`, octets), fmt.Sprintf(`"bytes_out":%d,`, octets),
+	} {
+		if !strings.Contains(line, want) {
+			t.Errorf("no %s in %s", want, line)
+		}
+	}
 }
 
 // TestGRPCRetryBudget (GR-213): a server that fails all calls gets no more than the share of retries that the budget allows.

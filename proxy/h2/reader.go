@@ -43,6 +43,7 @@ type frames struct {
 	// onWait is called every tickEvery, whether anything comes or not; an error of it ends the reading.
 	onWait func(time.Time) error
 	tick   time.Time // when it is called next
+	at     time.Time // of the last read, roughly; zero: nobody has asked
 	f      frame
 	block  uint32 // the stream whose header block is not complete: only its CONTINUATION may come
 	left   int    // octets to come of the DATA frame in f
@@ -76,6 +77,7 @@ func (fs *frames) await(n int) error {
 
 // read takes what the peer has sent, once.
 func (fs *frames) read(n int) error {
+	fs.at = time.Time{}
 	if fs.r == fs.w {
 		fs.release()
 		lend := lendSome
@@ -109,6 +111,14 @@ func (fs *frames) read(n int) error {
 	}
 	fs.w += got
 	return err
+}
+
+// when returns the time at which what is being handled came.
+func (fs *frames) when() time.Time {
+	if fs.at.IsZero() {
+		fs.at = time.Now()
+	}
+	return fs.at
 }
 
 func (fs *frames) release() {

@@ -254,7 +254,11 @@ type exchange struct {
 	torn   code // what a tunnel that breaks off is reset with; 0: it is none
 }
 
-var _ pipeline.Stream = (*exchange)(nil)
+var (
+	_ pipeline.Stream = (*exchange)(nil)
+	_ pipeline.Sink   = (*exchange)(nil)
+	_ pipeline.Flow   = body{}
+)
 
 // finish ends the stream, whatever state it is in.
 func (x *exchange) finish() {
@@ -369,11 +373,16 @@ func (x *exchange) headLocked(end bool) error {
 
 // Write implements pipeline.Stream.
 func (x *exchange) Write(p []byte) error {
-	if err := x.Flush(); err != nil {
+	x.c.session.mu.Lock()
+	defer x.c.session.mu.Unlock()
+	if err := x.headLocked(false); err != nil {
 		return err
 	}
-	return x.st.send(p, x.c.session.lim.IdleTimeout, time.Time{})
+	return x.st.sendLocked(p, x.c.session.lim.IdleTimeout, time.Time{})
 }
+
+// Offer implements pipeline.Sink.
+func (x *exchange) Offer(p []byte) bool { return x.held == nil && x.st.offer(p) }
 
 // Flush implements pipeline.Stream.
 func (x *exchange) Flush() error {

@@ -84,6 +84,7 @@ type session struct {
 	recvOwed   int64 // received and not credited
 	pace       pace
 	blocked    []*stream
+	inLine     int // goroutines that wait for room or for the connection's window
 	peer       peerSettings
 	highest    uint32 // of the streams that the peer opened
 	nextID     uint32 // of ours

@@ -79,6 +79,10 @@ type stream struct {
 	interrupted bool  // reads are to end
 	late        bool  // client: the last wait for the peer was in vain
 
+	pass    func(p []byte) bool // takes what comes while its reader waits; nil: it does not
+	passing bool                // pass is being called, without the lock
+	passed  time.Time           // when it last took something
+
 	guarded pipeline.Upstream // server: the attempt to interrupt when the client leaves
 
 	interims int    // client: owned by the reader goroutine of the session
@@ -111,7 +115,7 @@ func (st *stream) release() {
 	}
 	st.queue, st.behind, st.guarded = st.queue[:0], nil, nil
 	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted, st.late = false, false, false, false, false, false, false, false, false
-	st.tunnel = false
+	st.tunnel, st.passed = false, time.Time{}
 	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
 	streams.Put(st)
 }
@@ -190,7 +194,13 @@ func (st *stream) dataLocked(f *frame) error {
 			return &streamError{st.id, protocolError, "more DATA than content-length"}
 		}
 	}
-	st.rx.add(f.payload)
+	switch {
+	case n == 0:
+	case f.has(flagEndStream) || !st.passLocked(f.payload): // with the end there is more to do than to pass it on
+		st.rx.add(f.payload)
+	default:
+		return nil
+	}
 	if f.has(flagEndStream) {
 		if st.left > 0 {
 			return &streamError{st.id, protocolError, "less DATA than content-length"}
@@ -257,44 +267,27 @@ func (st *stream) headersLocked(h *head) error {
 	return nil
 }
 
-// next returns the next piece of what came in, valid until the following call.
-func (st *stream) next(until time.Time) ([]byte, error) {
+// appendLocked adds one DATA frame to what is to be sent. It must fit the windows and the peer's frames.
+func (st *stream) appendLocked(p []byte) {
 	s := st.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.creditLocked(int64(st.rx.drop()))
-	for {
-		switch {
-		case st.rx.some():
-			st.late = false
-			return st.rx.take(), nil
-		case st.rxEnd:
-			return nil, io.EOF
-		case st.interrupted:
-			return nil, netio.ErrInterrupted
-		case st.err != nil:
-			return nil, st.err
-		}
-		s.mu.Unlock()
-		late := st.reader.wait(until)
-		s.mu.Lock()
-		if late && !st.rx.some() && !st.rxEnd && st.err == nil {
-			st.late = true
-			return nil, netio.ErrTimeout
-		}
-	}
+	s.roomLocked()
+	st.lastSeq, st.lastAt = s.outSeq, len(s.out)
+	s.out = appendHead(s.out, len(p), kindData, 0, st.id)
+	s.out = append(s.out, p...)
+	st.sendWin -= int64(len(p))
+	s.sendWin -= int64(len(p))
+	s.dataSent++
+	s.kickLocked()
 }
 
 // minRate is how many octets a second must leave while a body waits for its peer. One octet now and then is no progress:
 // it would hold what is to be sent for ever (CVE-2019-9511, CVE-2019-9517).
 const minRate = 100
 
-// send appends p as DATA frames, as far as windows and room allow, and waits for more of them. It gives up when less than
+// sendLocked appends p as DATA frames, as far as windows and room allow, and waits for more of them. It gives up when less than
 // minRate can be sent for as long as stall, and at a limit unless that is zero.
-func (st *stream) send(p []byte, stall time.Duration, limit time.Time) error {
+func (st *stream) sendLocked(p []byte, stall time.Duration, limit time.Time) error {
 	s := st.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var until time.Time
 	enough := int64(stall.Seconds() * minRate) // to leave until then
 	left := enough
@@ -304,23 +297,17 @@ func (st *stream) send(p []byte, stall time.Duration, limit time.Time) error {
 		}
 		n := min(int64(len(p)), int64(s.peer.frame), st.sendWin, s.sendWin)
 		if n > 0 && len(s.out) < roomy {
-			s.roomLocked()
-			st.lastSeq, st.lastAt = s.outSeq, len(s.out)
-			s.out = appendHead(s.out, int(n), kindData, 0, st.id)
-			s.out = append(s.out, p[:n]...)
-			st.sendWin -= n
-			s.sendWin -= n
-			s.dataSent++
-			s.kickLocked()
+			st.appendLocked(p[:n])
 			p = p[n:]
 			if left -= n; left <= 0 {
 				until, left = time.Time{}, enough
 			}
 			continue
 		}
-		hurried := false
-		if st.sendWin > 0 {
+		hurried, inLine := false, st.sendWin > 0
+		if inLine {
 			s.blocked = append(s.blocked, st)
+			s.inLine++
 		}
 		if until.IsZero() {
 			until = time.Now().Add(stall)
@@ -331,6 +318,9 @@ func (st *stream) send(p []byte, stall time.Duration, limit time.Time) error {
 		s.mu.Unlock()
 		late := st.writer.wait(until)
 		s.mu.Lock()
+		if inLine {
+			s.inLine--
+		}
 		if late && (left < enough && !hurried || st.sendWin <= 0 || s.sendWin <= 0 || len(s.out) >= roomy) {
 			st.late = true
 			return netio.ErrTimeout
@@ -354,9 +344,11 @@ func (st *stream) readyLocked(stall time.Duration) error {
 			until = time.Now().Add(stall)
 		}
 		s.blocked = append(s.blocked, st)
+		s.inLine++
 		s.mu.Unlock()
 		late = st.writer.wait(until)
 		s.mu.Lock()
+		s.inLine--
 	}
 	return st.sendableLocked()
 }
@@ -416,7 +408,12 @@ type body struct{ st *stream }
 
 // Next implements pipeline.Body.
 func (b body) Next(until time.Time) ([]byte, error) {
-	p, err := b.st.next(until)
+	return b.Flow(nil, 0, until)
+}
+
+// Flow implements pipeline.Flow.
+func (b body) Flow(pass func(p []byte) bool, idle time.Duration, until time.Time) ([]byte, error) {
+	p, err := b.st.next(pass, idle, until)
 	if err == nil || errors.Is(err, io.EOF) {
 		return p, err
 	}

@@ -86,9 +86,11 @@ type Exchange struct {
 	wake    chan struct{}
 	wakeUp  func()
 	aside   func() // sends the request body beside the wait for a response
-	racing  *racing
-	key     []byte // of an answer that is remembered
-	kept    []byte // of its body
+	// passUp and passDown are offerUp and offerDown, made once.
+	passUp, passDown func(p []byte) bool
+	racing           *racing
+	key              []byte // of an answer that is remembered
+	kept             []byte // of its body
 }
 
 // state is what an exchange forgets when it is over.
@@ -151,6 +153,7 @@ var exchanges = sync.Pool{New: func() any {
 		x.pump(true)
 		x.upload.done <- struct{}{}
 	}
+	x.passUp, x.passDown = x.offerUp, x.offerDown
 	return x
 }}
 

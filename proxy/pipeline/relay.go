@@ -68,7 +68,7 @@ func (x *Exchange) relayBody() bool {
 				continue
 			}
 		}
-		p, err := body.Next(x.bodyUntil(body))
+		p, err := x.nextDown(body)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -89,12 +89,41 @@ func (x *Exchange) relayBody() bool {
 	return true
 }
 
-// pass sends a piece of the body on.
-func (x *Exchange) pass(p []byte) error {
+// nextDown returns the next piece of the response body. Where both sides can, those that come while it waits are sent on by
+// who receives them.
+func (x *Exchange) nextDown(body Body) ([]byte, error) {
+	if flow, ok := body.(Flow); ok && !x.keeping {
+		if _, ok := x.down.(Sink); ok {
+			var until time.Time
+			if x.call.is {
+				until = x.deadline
+			}
+			return flow.Flow(x.passDown, x.rt.IdleTimeout, until)
+		}
+	}
+	return body.Next(x.bodyUntil(body))
+}
+
+// offerDown sends a piece of the response body on at once, if it can.
+func (x *Exchange) offerDown(p []byte) bool {
+	if !x.down.(Sink).Offer(p) {
+		return false
+	}
+	x.passed(p)
+	return true
+}
+
+// passed counts a piece of the response body.
+func (x *Exchange) passed(p []byte) {
 	x.out.BytesOut += int64(len(p))
 	if x.call.is {
 		x.call.out.feed(p)
 	}
+}
+
+// pass sends a piece of the body on.
+func (x *Exchange) pass(p []byte) error {
+	x.passed(p)
 	if x.keeping {
 		x.keep(p)
 	}

@@ -75,6 +75,20 @@ type Body interface {
 	Advance(n int64)
 }
 
+// Flow is a Body whose pieces need not change goroutines. While Flow waits for the next one it may give those that come to
+// pass, on the goroutine that received them, and waits on as long as pass takes them. One that pass does not take is what it
+// returns. It gives up when nothing came for as long as idle, and at a time unless that is zero. It does not return while
+// pass is running.
+type Flow interface {
+	Flow(pass func(p []byte) bool, idle time.Duration, until time.Time) ([]byte, error)
+}
+
+// Sink is a Stream or an Upstream whose head was sent. Offer sends a piece of the body, if that can be done without waiting,
+// and reports whether it did.
+type Sink interface {
+	Offer(p []byte) bool
+}
+
 // Stream is the downstream half of an exchange, offered by the engine that parsed the request. One goroutine calls it,
 // but for Body, which one other may use meanwhile. Errors mean that the client cannot be reached any more.
 type Stream interface {

@@ -118,7 +118,6 @@ func (x *Exchange) pump(aside bool) {
 		}
 	}
 	body := x.down.Body()
-	limit := int(x.snap.Mesh.Config.Limits.ReplayBytes)
 	for !u.ended {
 		if !body.Buffered() {
 			if u.upErr = x.up.Flush(); u.upErr != nil {
@@ -131,7 +130,7 @@ func (x *Exchange) pump(aside bool) {
 				continue
 			}
 		}
-		p, err := body.Next(x.idleUntil(body))
+		p, err := x.nextUp(body)
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
@@ -144,19 +143,44 @@ func (x *Exchange) pump(aside bool) {
 			x.up.Interrupt()
 			return
 		}
-		x.count(p)
-		switch {
-		case u.lost:
-		case u.keep && len(u.kept)+len(p) <= limit:
-			u.kept = append(u.kept, p...)
-		default:
-			u.lost, u.keep, u.kept = true, false, u.kept[:0]
-		}
+		x.taken(p)
 		if u.upErr = x.up.SendBody(p); u.upErr != nil {
 			return
 		}
 	}
 	u.upErr = x.up.SendEnd(u.trailer, !aside)
+}
+
+// nextUp returns the next piece of the request body. Where both sides can, those that come while it waits are sent on by who
+// receives them.
+func (x *Exchange) nextUp(body Body) ([]byte, error) {
+	if flow, ok := body.(Flow); ok {
+		if _, ok := x.up.(Sink); ok {
+			return flow.Flow(x.passUp, x.rt.IdleTimeout, time.Time{})
+		}
+	}
+	return body.Next(x.idleUntil(body))
+}
+
+// offerUp sends a piece of the request body on at once, if it can.
+func (x *Exchange) offerUp(p []byte) bool {
+	if !x.up.(Sink).Offer(p) {
+		return false
+	}
+	x.taken(p)
+	return true
+}
+
+// taken counts a piece of the request body, and keeps it as long as it may be needed again.
+func (x *Exchange) taken(p []byte) {
+	x.count(p)
+	switch u := &x.upload; {
+	case u.lost:
+	case u.keep && len(u.kept)+len(p) <= int(x.snap.Mesh.Config.Limits.ReplayBytes):
+		u.kept = append(u.kept, p...)
+	default:
+		u.lost, u.keep, u.kept = true, false, u.kept[:0]
+	}
 }
 
 // bodyEnded notes that the body was read to its end.
