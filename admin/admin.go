@@ -64,6 +64,24 @@ type Waiting struct {
 type Reloads struct {
 	Loaded Reload  // the one in force
 	Failed *Reload // the last one that was refused, if it came after the one in force; else nil
+	Center *Center // the config centre; nil: none is followed
+}
+
+// Center says how the documents of the config centre are doing.
+type Center struct {
+	Source string `json:"source"`
+	Heard  bool   `json:"heard"` // the store has answered since the start, or since it was named
+	// Restored is when the documents were kept on disk, while they are those of an earlier run: the store has not answered.
+	Restored  *time.Time `json:"restored,omitempty"`
+	Documents []Document `json:"documents"`
+}
+
+// Document is one document of the config centre.
+type Document struct {
+	Name     string   `json:"name"`
+	Revision uint64   `json:"revision"`
+	State    string   `json:"state"` // in_force, restored, kept (an earlier version counts) or refused
+	Errors   []string `json:"errors,omitempty"`
 }
 
 // Reload is one attempt to put a configuration into force.

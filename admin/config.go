@@ -17,6 +17,7 @@ type inForce struct {
 	Sources  []string  `json:"sources"`
 	// LastFailed is the last attempt to reload, if it was refused.
 	LastFailed *Reload  `json:"last_failed_reload"`
+	Center     *Center  `json:"config_center,omitempty"`
 	Warnings   []string `json:"warnings"`
 	// LocalRules are the services whose rules the local file gives: neither the config centre nor an operator's push
 	// changes them (S-127).
@@ -40,7 +41,7 @@ func (a *api) config(w http.ResponseWriter, r *http.Request) {
 	v := a.process.Reloads()
 	shown := inForce{
 		Revision: s.Mesh.Revision, Loaded: v.Loaded.Time, Trigger: v.Loaded.Trigger, Sources: filled(v.Loaded.Sources),
-		LastFailed: v.Failed, Warnings: []string{}, LocalRules: []string{}, Origins: origins(c), Config: text,
+		LastFailed: v.Failed, Center: v.Center, Warnings: []string{}, LocalRules: []string{}, Origins: origins(c), Config: text,
 	}
 	for _, w := range slices.Concat(c.Warnings, s.Warnings) {
 		shown.Warnings = append(shown.Warnings, w.Error())

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -141,11 +142,13 @@ type Center struct {
 // centerDoc is what is known of one document.
 type centerDoc struct {
 	Document
-	newest *Config // nil: not to be read
-	good   *Config // as it was in force last; nil: never
-	chosen *Config // what the last Merge took
-	gone   bool    // deleted, and still in force until Accept
-	errs   Errors  // why the newest is not the one that counts
+	newest   *Config  // nil: not to be read
+	good     *Config  // as it was in force last; nil: never
+	goodText Document // of which good was read
+	restored bool     // as an earlier run had it
+	chosen   *Config  // what the last Merge took
+	gone     bool     // deleted, and still in force until Accept
+	errs     Errors   // why the newest is not the one that counts
 }
 
 // NewCenter makes a center without documents.
@@ -160,14 +163,15 @@ func (c *Center) Set(docs []Document) bool {
 	for _, doc := range docs {
 		now[doc.Name] = true
 		d := c.docs[doc.Name]
-		if d != nil && !d.gone && d.Revision == doc.Revision && d.Place == doc.Place {
+		if d != nil && !d.gone && d.Revision == doc.Revision && d.Place == doc.Place && (!d.restored || bytes.Equal(d.Data, doc.Data)) {
+			d.restored = false
 			continue
 		}
 		if d == nil {
 			d = &centerDoc{}
 			c.docs[doc.Name] = d
 		}
-		d.Document, d.gone, changed = doc, false, true
+		d.Document, d.gone, d.restored, changed = doc, false, false, true
 		d.newest, d.errs = nil, nil
 		cfg, err := LoadDocument(doc, c.env)
 		if err != nil && !errors.As(err, &d.errs) {
@@ -178,7 +182,7 @@ func (c *Center) Set(docs []Document) bool {
 	for name, d := range c.docs {
 		switch {
 		case now[name] || d.gone:
-		case strings.HasPrefix(name, publishedPrefix) && d.good != nil:
+		case strings.HasPrefix(name, publishedPrefix) && d.good != nil && !d.restored:
 			// Callers rely on it, and whoever deleted it cannot know all of them (S-13).
 			d.newest, d.errs = nil, Errors{{File: d.source().Name, Msg: "it was deleted; what callers inherit of it stays until they are restarted"}}
 		default:
@@ -268,6 +272,9 @@ func (c *Center) Accept() {
 		if d.gone {
 			delete(c.docs, name)
 			continue
+		}
+		if d.chosen != nil && d.chosen != d.good {
+			d.goodText = d.Document // only the newest text can be new
 		}
 		d.good = d.chosen
 	}

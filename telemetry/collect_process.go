@@ -58,7 +58,7 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 
 // documents shows how the documents of the config centre are doing, where there is one.
 func (s *scrape) documents(p *parts) {
-	for i, state := range []string{"in_force", "kept", "refused"} {
+	for i, state := range []string{"in_force", "kept", "refused", "restored"} {
 		if n := p.documents[i].Load(); n > 0 {
 			s.gauge(s.d.documents, float64(n), pair("state", state))
 		}

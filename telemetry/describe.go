@@ -111,7 +111,7 @@ func (d *descriptions) process() {
 	d.reloadSeconds = d.add("reload_duration_seconds", "Time that the last reload took.")
 	d.revision = d.add("config_revision_hash", "Low 48 bits of the hash of the configuration in force.")
 	d.inherited = d.add("policy_inherited_fields", "Fields of a policy that the provider decided, for the service itself (no route) and for routes.", "route", "service")
-	d.documents = d.add("config_documents", "Documents of the config centre: in force, an earlier version kept, or refused.", "state")
+	d.documents = d.add("config_documents", "Documents of the config centre: in force, an earlier version kept, refused, or restored from the disk.", "state")
 	d.rules = d.add("rules", "Rules between callers and endpoints, by the rank of their source.", "rank", "service")
 	d.scripts = d.add("script_failures_total", "Runs of script rules that failed.")
 	d.retired = d.add("connections_retired_total", "HTTP/2 connections that were left for new ones, by the bound that they reached.", "side", "why")
@@ -126,7 +126,7 @@ func (d *descriptions) process() {
 	d.doubted = d.add("discovery_doubted_endpoints", "Endpoints that are used, or not, for another reason than being listed.",
 		"service", "source", "why")
 	d.gate = d.add("discovery_update_gate", "The update gate: 0 open, 1 closed and our turn, 2 closed and pulls are suspended.")
-	d.keptFailures = d.add("discovery_snapshot_failures_total", "Failures to keep endpoints on disk, or to use what was kept.")
+	d.keptFailures = d.add("discovery_snapshot_failures_total", "Failures to keep endpoints and documents on disk, or to use what was kept.")
 	d.logLines = d.add("access_log_lines_total", "Access log lines that were written.")
 	d.logDropped = d.add("access_log_dropped_total", "Access log lines dropped because the sink was slow or failed.")
 	d.logErrors = d.add("access_log_errors_total", "Failures to write or open the access log.")

@@ -20,7 +20,7 @@ const (
 	EventSwitch     = "switch"     // a degradation switch: To is its level and mode, or "off"; By who did it
 	EventGroup      = "group"      // calls for the group From go to the group To
 	EventProtection = "protection" // a guard of discovery: To "holding" (endpoints that the registry lost), "released"
-	EventSnapshot   = "snapshot"   // endpoints on disk cannot be kept or used, To "failing", or can be kept again, To "ok"
+	EventSnapshot   = "snapshot"   // what is kept on disk cannot be kept or used, To "failing", can again, To "ok", or stands in, To "holding"
 	EventGate       = "gate"       // the update gate: To "closed" or "open"; By who did it
 	EventZombie     = "zombie"     // an endpoint is listed as well and cannot be reached: To "unreachable" or "ok"
 	EventShed       = "shed"       // overload: requests From a priority downwards are refused, or To "none"

@@ -214,7 +214,7 @@ type parts struct {
 	windows    atomic.Pointer[func() int64]
 	moderated  atomic.Pointer[func() int]
 	retired    [2]counts       // connections downstream and upstream, by why
-	documents  [3]atomic.Int64 // in force, kept, refused
+	documents  [4]atomic.Int64 // in force, kept, refused, restored
 	inherited  atomic.Pointer[[]InheritedCount]
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
@@ -297,11 +297,21 @@ func (r *Recorder) Reload(ok bool, took time.Duration, detail string) {
 	r.events.Add(Event{Kind: EventReload, To: to, Detail: detail})
 }
 
-// Documents says how the documents of the config centre are doing: in force as written, an earlier version in force, or
-// none.
-func (r *Recorder) Documents(good, kept, refused int) {
-	for i, n := range [...]int{good, kept, refused} {
-		r.parts.documents[i].Store(int64(n))
+// Documents says how many documents of the config centre are in force as they were written, of how many an earlier version
+// is, and how many do not count. Stale says that they are those of an earlier run.
+type Documents struct {
+	InForce, Kept, Refused int
+	Stale                  bool
+}
+
+// Documents says how the documents of the config centre are doing.
+func (r *Recorder) Documents(d Documents) {
+	n := [...]int{d.InForce, d.Kept, d.Refused, 0}
+	if d.Stale {
+		n[0], n[3] = 0, d.InForce
+	}
+	for i := range n {
+		r.parts.documents[i].Store(int64(n[i]))
 	}
 }
 

@@ -103,7 +103,7 @@ func everything(r *Recorder) {
 	r.Retired("upstream", "requests")
 	r.Moderated(func() int { return 2 })
 	r.WindowMemory(func() int64 { return 65536 })
-	r.Documents(3, 1, 0)
+	r.Documents(Documents{InForce: 3, Kept: 1})
 	r.Inherited([]InheritedCount{{Service: "catalog", Route: "items", Fields: 2}})
 	r.Rules([]RuleCount{{Service: "catalog", Rank: "file", Rules: 2}})
 }

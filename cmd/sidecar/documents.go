@@ -203,11 +203,11 @@ func checkDocument(cfg *config.Config, docs []config.Document, name string, data
 	return nil
 }
 
-// withoutReferences leaves out what only the whole configuration can tell: registries that the files name.
+// withoutReferences leaves out what only the whole configuration can tell: registries and services that the files name.
 func withoutReferences(errs config.Errors) config.Errors {
 	var list config.Errors
 	for _, e := range errs {
-		if !strings.HasPrefix(e.Msg, "there is no registry ") {
+		if !strings.HasPrefix(e.Msg, "there is no registry ") && !strings.HasPrefix(e.Msg, "there is no service ") {
 			list = append(list, e)
 		}
 	}

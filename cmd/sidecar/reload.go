@@ -26,6 +26,7 @@ type reloader struct {
 
 	mu      sync.Mutex
 	reloads admin.Reloads  // guarded by mu
+	shown   *admin.Center  // guarded by mu
 	files   *config.Config // as read last, owned by run
 	current *config.Config // in force, owned by run
 	center  *center        // owned by run
@@ -56,7 +57,7 @@ func (r *reloader) begin(ctx context.Context) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.center.accepted()
+	r.accepted()
 	r.current = cfg
 	return cfg, nil
 }
@@ -72,7 +73,7 @@ func (r *reloader) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case docs := <-r.center.news:
-			if r.center.keeper.Set(docs) {
+			if r.center.set(docs) {
 				r.documents(ctx)
 			}
 		case trigger := <-r.asked:
@@ -133,7 +134,7 @@ func (r *reloader) documents(ctx context.Context) {
 		return
 	}
 	r.current = cfg
-	r.center.accepted()
+	r.accepted()
 	r.p.rec.Reload(true, time.Since(start), centerName)
 }
 
@@ -167,18 +168,34 @@ func (r *reloader) apply(ctx context.Context) (*config.Config, error) {
 	}
 	listeners.Commit()
 	r.files, r.current = files, cfg
-	r.center.accepted()
+	r.accepted()
 	if err := r.center.follow(ctx, files); err != nil {
 		r.p.log.Error("the config centre cannot be followed", "err", err)
 	}
+	r.show()
 	return cfg, nil
 }
 
-// state returns how the last attempts went.
+// accepted notes that the last composition is in force.
+func (r *reloader) accepted() {
+	r.center.accepted()
+	r.show()
+}
+
+func (r *reloader) show() {
+	shown := r.center.shown()
+	r.mu.Lock()
+	r.shown = shown
+	r.mu.Unlock()
+}
+
+// state returns how the last attempts went, and how the documents of the config centre are doing.
 func (r *reloader) state() admin.Reloads {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.reloads
+	v := r.reloads
+	v.Center = r.shown
+	return v
 }
 
 // mistakes takes an error apart.

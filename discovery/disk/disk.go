@@ -1,7 +1,7 @@
-// Package disk keeps the endpoints of services on disk, so that a restart has them before any registry answers (S-21, S-22).
-// It owns one file for each service of each registry in one folder: written beside, synced and renamed, so that a reader
-// sees the old list or the new one; with a version and a checksum; and not more often than MinGap, however often a list
-// changes. Tests: round trips, damaged and foreign files, folders that cannot be written, and a fuzz test of the decoder.
+// Package disk keeps the endpoints of services and the documents of the config centre on disk, so that a restart has them
+// before any registry answers (S-21, S-22). It owns one file for each service of each registry, and one for each prefix of
+// documents, in one folder: written beside, synced and renamed, so that a reader sees the old content or the new one; with a
+// version and a checksum; and not more often than MinGap, however often it changes. Tests: round trips, damaged and foreign files, folders that cannot be written, and a fuzz test of the decoder.
 package disk
 
 import (
@@ -44,12 +44,21 @@ type Store struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
-	pending map[string]content // by path; what is not written yet
+	pending map[string]file // by path; what is not written yet
 	written map[string]time.Time
 	failing bool
 }
 
-// content is what a file is to say.
+// file is what one file is to say.
+type file interface {
+	// named is what it is of, for people.
+	named() string
+	// empty says that there is nothing to keep: the file goes.
+	empty() bool
+	encode(now time.Time) []byte
+}
+
+// content is a list of endpoints.
 type content struct {
 	registry, service, scope string
 	list                     []*config.Endpoint // immutable
@@ -60,7 +69,7 @@ func New(o Options) *Store {
 	if o.MinGap <= 0 {
 		o.MinGap = MinGap
 	}
-	return &Store{o: o, wake: make(chan struct{}, 1), pending: make(map[string]content), written: make(map[string]time.Time)}
+	return &Store{o: o, wake: make(chan struct{}, 1), pending: make(map[string]file), written: make(map[string]time.Time)}
 }
 
 // Load implements discovery.Memory.
@@ -70,20 +79,9 @@ func (s *Store) Load(registry *config.Registry, service string) ([]*config.Endpo
 	}
 	c := s.content(registry, service, nil)
 	path := s.path(&c)
-	f, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, time.Time{}, nil
-	case err != nil:
+	data, err := read(path)
+	if err != nil || data == nil {
 		return nil, time.Time{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if len(data) > maxFile {
-		return nil, time.Time{}, fmt.Errorf("%s: larger than %d bytes: ignored", path, maxFile)
 	}
 	list, saved, err := decode(data, &c)
 	if err != nil {
@@ -92,15 +90,36 @@ func (s *Store) Load(registry *config.Registry, service string) ([]*config.Endpo
 	return list, saved, nil
 }
 
+// read returns a whole file; nil without an error where there is none.
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s: larger than %d bytes: ignored", path, maxFile)
+	}
+	return data, err
+}
+
 // Save implements discovery.Memory.
 func (s *Store) Save(registry *config.Registry, service string, list []*config.Endpoint) {
 	if s.o.Dir == "" {
 		return
 	}
 	c := s.content(registry, service, list)
-	path := s.path(&c)
+	s.note(s.path(&c), &c)
+}
+
+// note has a file written when its time has come.
+func (s *Store) note(path string, f file) {
 	s.mu.Lock()
-	s.pending[path] = c
+	s.pending[path] = f
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -130,8 +149,8 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) write(now time.Time, all bool) time.Duration {
 	next := time.Hour
 	for path, c := range s.due(now, all, &next) {
-		if err := save(path, &c, now); err != nil {
-			s.told(fmt.Errorf("keeping the endpoints of %s: %w", c.service, err))
+		if err := save(path, c, now); err != nil {
+			s.told(fmt.Errorf("keeping the %s: %w", c.named(), err))
 			s.mu.Lock()
 			if _, newer := s.pending[path]; !newer {
 				s.pending[path] = c // tried again with the next gap
@@ -146,10 +165,10 @@ func (s *Store) write(now time.Time, all bool) time.Duration {
 }
 
 // due takes what may be written now, and says in how long the rest may.
-func (s *Store) due(now time.Time, all bool, next *time.Duration) map[string]content {
+func (s *Store) due(now time.Time, all bool, next *time.Duration) map[string]file {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := make(map[string]content)
+	due := make(map[string]file)
 	for path, c := range s.pending {
 		if wait := s.o.MinGap - now.Sub(s.written[path]); wait > 0 && !all {
 			*next = min(*next, wait)
@@ -176,10 +195,10 @@ func (s *Store) told(err error) {
 	}
 }
 
-// save puts a file in place, whole or not at all; a list of none removes it.
-func save(path string, c *content, now time.Time) (err error) {
+// save puts a file in place, whole or not at all; one of nothing is removed.
+func save(path string, c file, now time.Time) (err error) {
 	dir := filepath.Dir(path)
-	if len(c.list) == 0 {
+	if c.empty() {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -197,7 +216,7 @@ func save(path string, c *content, now time.Time) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	_, err = f.Write(encode(c, now))
+	_, err = f.Write(c.encode(now))
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return err

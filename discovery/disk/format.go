@@ -50,38 +50,55 @@ type endpoint struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-func encode(c *content, now time.Time) []byte {
+func (c *content) named() string { return "endpoints of " + c.service }
+func (c *content) empty() bool   { return len(c.list) == 0 }
+
+func (c *content) encode(now time.Time) []byte {
 	b := body{Registry: c.registry, Service: c.service, Scope: c.scope, Saved: now.UTC(), Endpoints: make([]endpoint, 0, len(c.list))}
 	for _, e := range c.list {
 		b.Endpoints = append(b.Endpoints, endpoint{e.Address, e.Weight, e.Group, e.Zone, e.Region, e.Version, e.Labels})
 	}
-	text, err := json.Marshal(b)
+	return sign(magic, plainJSON(b))
+}
+
+// plainJSON writes data that cannot fail to be written.
+func plainJSON(v any) []byte {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic("disk: plain data cannot be written: " + err.Error())
 	}
-	return sign(text)
+	return text
 }
 
 // sign puts the first line before a body.
-func sign(text []byte) []byte {
+func sign(magic string, text []byte) []byte {
 	sum := sha256.Sum256(text)
 	return append(fmt.Appendf(nil, "%s %d %s\n", magic, version, hex.EncodeToString(sum[:])), text...)
+}
+
+// open takes the first line off, and returns the body that it vouches for.
+func open(magic, what string, data []byte) ([]byte, error) {
+	head, text, ok := bytes.Cut(data, []byte("\n"))
+	words := strings.Split(string(head[:min(len(head), 200)]), " ")
+	switch {
+	case !ok || len(words) != 3 || words[0] != magic:
+		return nil, errors.New("not " + what + " of ours")
+	case words[1] != strconv.Itoa(version):
+		return nil, fmt.Errorf("of version %q, and this is %d", words[1], version)
+	}
+	sum := sha256.Sum256(text)
+	if words[2] != hex.EncodeToString(sum[:]) {
+		return nil, errors.New("damaged: the checksum is of another content")
+	}
+	return text, nil
 }
 
 // decode reads a file that is to be of want. What it returns keeps the bounds that a registry's answer has.
 func decode(data []byte, want *content) ([]*config.Endpoint, time.Time, error) {
 	none := time.Time{}
-	head, text, ok := bytes.Cut(data, []byte("\n"))
-	words := strings.Split(string(head[:min(len(head), 200)]), " ")
-	switch {
-	case !ok || len(words) != 3 || words[0] != magic:
-		return nil, none, errors.New("not a list of endpoints of ours")
-	case words[1] != strconv.Itoa(version):
-		return nil, none, fmt.Errorf("of version %q, and this is %d", words[1], version)
-	}
-	sum := sha256.Sum256(text)
-	if words[2] != hex.EncodeToString(sum[:]) {
-		return nil, none, errors.New("damaged: the checksum is of another content")
+	text, err := open(magic, "a list of endpoints", data)
+	if err != nil {
+		return nil, none, err
 	}
 	var b body
 	if err := json.Unmarshal(text, &b); err != nil {
@@ -140,15 +157,20 @@ func (s *Store) content(r *config.Registry, service string, list []*config.Endpo
 
 // path is where the list of a service is. Names have no @ and no slash; one that is too long for a file is cut.
 func (s *Store) path(c *content) string {
-	registry, mark, _ := strings.Cut(c.registry, " ")
-	name := c.service + "@" + registry
+	return filepath.Join(s.o.Dir, fileName(c.service, c.registry, c.scope)+suffix)
+}
+
+// fileName is the name of a file of something that a registry has, without its ending.
+func fileName(name, registry, scope string) string {
+	registry, mark, _ := strings.Cut(registry, " ")
+	name += "@" + registry
 	if escaped := strings.Map(fileRune, name); escaped != name || len(name) > maxName || name[0] == '.' {
 		escaped = strings.TrimLeft(escaped, ".") // hidden files are unfinished ones
 		sum := sha256.Sum256([]byte(name))
 		name = escaped[:min(len(escaped), maxName-17)] + "-" + hex.EncodeToString(sum[:8])
 	}
-	sum := sha256.Sum256([]byte(mark + "\n" + c.scope))
-	return filepath.Join(s.o.Dir, name+"-"+hex.EncodeToString(sum[:4])+suffix)
+	sum := sha256.Sum256([]byte(mark + "\n" + scope))
+	return name + "-" + hex.EncodeToString(sum[:4])
 }
 
 // maxName leaves room for what is added to a name, of the 255 bytes that a file's name may have.
@@ -166,10 +188,6 @@ func fileRune(r rune) rune {
 func print(r *config.Registry) string {
 	c := *r
 	c.From = config.Origin{}
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic("disk: plain data cannot be written: " + err.Error())
-	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(plainJSON(c))
 	return hex.EncodeToString(sum[:8])
 }
