@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -98,6 +99,7 @@ func run(paths []string) error {
 	parts.Go(func() { failed <- p.disk.Run(ctx) })
 	parts.Go(func() { failed <- changes.Run(ctx, func() { p.reload.ask("file") }) })
 	parts.Go(func() { p.reload.run(ctx) })
+	parts.Go(func() { p.giveBack(ctx) })
 	log.Info("started", "version", version, "revision", sourceRevision(), "pid", os.Getpid())
 	err = p.live(signals, failed)
 	cancel()
@@ -142,6 +144,21 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	}
 	change.Commit()
 	return p, nil
+}
+
+// giveBack returns to the system what the start needed and never will again. With 1 000 services that is 8 MB of 61; the
+// runtime itself would come to it after minutes, as a sidecar that only watches allocates next to nothing.
+func (p *process) giveBack(ctx context.Context) {
+	select {
+	case <-p.merger.Ready():
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(disk.MinGap): // what answered last is taken in and stored
+		debug.FreeOSMemory()
+	case <-ctx.Done():
+	}
 }
 
 // live waits for what ends the process, and for the end of draining.

@@ -10,7 +10,8 @@ import (
 
 // bounded keeps answers within a size and, once their head is there, within a time.
 type bounded struct {
-	next  http.RoundTripper
+	plain *plain
+	other http.RoundTripper // for what is not for plain
 	limit int64
 	time  time.Duration
 }
@@ -28,7 +29,11 @@ func withHeaders(ctx context.Context, h *headers) context.Context {
 // RoundTrip implements http.RoundTripper.
 func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	resp, err := b.next.RoundTrip(r.WithContext(ctx))
+	next := b.other
+	if b.plain.serves(r) {
+		next = b.plain
+	}
+	resp, err := next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()
 		return nil, err

@@ -26,6 +26,7 @@ type client struct {
 	reg       *config.ConsulRegistry
 	tempo     tempo
 	transport *http.Transport
+	plain     *plain
 	agents    []*agent
 	slots     chan struct{} // one for each query under way
 	services  atomic.Int64  // that are watched
@@ -51,6 +52,11 @@ const (
 	writeBuffer = 1 << 10
 )
 
+const (
+	maxHeader = 64 << 10         // bytes of the head of an answer
+	idleFor   = 30 * time.Second // a connection that nobody used for longer is closed
+)
+
 // newClient prepares what is needed; nothing is opened yet.
 func newClient(reg *config.ConsulRegistry, t tempo) (*client, error) {
 	c := &client{reg: reg, tempo: t, slots: make(chan struct{}, max(reg.MaxConnections, 1)), up: make(chan struct{})}
@@ -62,18 +68,20 @@ func newClient(reg *config.ConsulRegistry, t tempo) (*client, error) {
 	dialer := &net.Dialer{Timeout: reg.Timeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3,
 	}}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		if path, ok := socketOf(address); ok {
+			network, address = "unix", path
+		}
+		return dialer.DialContext(ctx, network, address)
+	}
+	c.plain = &plain{dial: dial, maxHeader: maxHeader, idleFor: idleFor}
 	c.transport = &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if path, ok := socketOf(address); ok {
-				network, address = "unix", path
-			}
-			return dialer.DialContext(ctx, network, address)
-		},
+		DialContext:     dial,
 		TLSClientConfig: secure, TLSHandshakeTimeout: reg.Timeout, ForceAttemptHTTP2: true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 		MaxIdleConns:        cap(c.slots),
-		MaxIdleConnsPerHost: cap(c.slots), IdleConnTimeout: 30 * time.Second,
-		ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost: cap(c.slots), IdleConnTimeout: idleFor,
+		ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, MaxResponseHeaderBytes: maxHeader,
 		DisableCompression: true, // the buffers of a decompressor outweigh a list
 	}
 	for _, address := range reg.Addresses {
@@ -88,7 +96,7 @@ func newClient(reg *config.ConsulRegistry, t tempo) (*client, error) {
 		}
 		a, err := api.NewClient(&api.Config{
 			Address: address, Scheme: scheme, Datacenter: reg.Datacenter, Namespace: reg.Namespace,
-			HttpClient: &http.Client{Transport: &bounded{next: c.transport, limit: reg.MaxAnswer, time: reg.Timeout}},
+			HttpClient: &http.Client{Transport: &bounded{plain: c.plain, other: c.transport, limit: reg.MaxAnswer, time: reg.Timeout}},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("address %q: %w", address, err)
@@ -98,7 +106,10 @@ func newClient(reg *config.ConsulRegistry, t tempo) (*client, error) {
 	return c, nil
 }
 
-func (c *client) close() { c.transport.CloseIdleConnections() }
+func (c *client) close() {
+	c.plain.closeIdle()
+	c.transport.CloseIdleConnections()
+}
 
 // watched notes how many services share the connections.
 func (c *client) watched(n int) { c.services.Store(int64(n)) }

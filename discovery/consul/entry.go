@@ -3,6 +3,7 @@ package consul
 import (
 	"encoding/json"
 	"hash/maphash"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -55,13 +56,26 @@ func (s *Source) endpoints(entries []entry) []*config.Endpoint {
 	list := make([]*config.Endpoint, 0, len(entries))
 	for i := range entries {
 		if s.counts(&entries[i]) {
-			if e := s.endpoint(&entries[i]); e != nil {
+			if e := s.endpoint(&entries[i], list); e != nil {
 				list = append(list, e)
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *config.Endpoint) int { return strings.Compare(a.Address, b.Address) })
 	return list
+}
+
+// shares is with how many endpoints before it one is compared: instances of a service differ in few labels, if in any.
+const shares = 8
+
+// shared returns labels as a recent endpoint of the list has them, if one does. Labels are never written to.
+func shared(labels map[string]string, list []*config.Endpoint) map[string]string {
+	for _, o := range list[max(len(list)-shares, 0):] {
+		if maps.Equal(labels, o.Labels) {
+			return o.Labels
+		}
+	}
+	return labels
 }
 
 // counts reports whether an instance carries the tags and the metadata that the registry's configuration asks for.
@@ -79,13 +93,13 @@ func (s *Source) counts(e *entry) bool {
 	return true
 }
 
-// endpoint makes the endpoint of an instance; nil where it has no address to call.
-func (s *Source) endpoint(e *entry) *config.Endpoint {
+// endpoint makes the endpoint of an instance; nil where it has no address to call. It shares what it can with those before it.
+func (s *Source) endpoint(e *entry, list []*config.Endpoint) *config.Endpoint {
 	address := addressOf(e)
 	if address == "" {
 		return nil
 	}
-	labels := labelsOf(e)
+	labels := shared(labelsOf(e), list)
 	out := &config.Endpoint{
 		Address: address,
 		Group:   labels["group"],

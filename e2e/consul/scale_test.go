@@ -133,7 +133,7 @@ func TestManyServices(t *testing.T) {
 		t.Errorf("%v of %d changes were seen", got, changes)
 	}
 	t.Logf("%d kB over an empty sidecar, %v CPU in %v of idling, %v CPU a change", over, idling, idle, each)
-	if over > 90<<10 { // 60 MB is the aim
+	if over > 60<<10 {
 		t.Errorf("%d kB over an empty sidecar", over)
 	}
 	if idling > idle*2/100 {
