@@ -89,6 +89,8 @@ func (c *Conditions) Match(o Outcome) bool {
 		return c.Connect || c.Refused
 	case ConnectTimed:
 		return c.Connect
+	case TooBusy:
+		return c.Reset
 	case Reset:
 		return c.Reset || c.Refused && !o.Sent
 	case TimedOut:

@@ -70,6 +70,7 @@ func ParseReason(s string) (Reason, bool) {
 func (k Kind) Reason() Reason {
 	return [...]Reason{
 		None, ConnectFailed, ConnectTimeout, UpstreamReset, Timeout, UpstreamProtocol, CallerGone, NoEndpoints, Overloaded, BadRequest,
+		Overloaded,
 	}[k]
 }
 
@@ -86,6 +87,7 @@ func (o Outcome) reason() Reason {
 func (k Kind) String() string {
 	return [...]string{
 		"answered", "refused", "connect_timed", "reset", "timed_out", "malformed", "gone", "no_endpoint", "saturated", "unfit",
+		"too_busy",
 	}[k]
 }
 

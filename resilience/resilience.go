@@ -59,6 +59,7 @@ const (
 	NoEndpoint               // there was none to try
 	Saturated                // a connection limit was reached and waiting was over
 	Unfit                    // the request is larger than the endpoint takes: nothing was sent
+	TooBusy                  // the endpoint gave the request up since we ask too much of it (HTTP/2's ENHANCE_YOUR_CALM)
 )
 
 // Outcome is how one attempt ended.

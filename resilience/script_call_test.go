@@ -86,7 +86,7 @@ func outcome(words []string) resilience.Outcome {
 		Sent: a.has("sent"), Reused: a.has("reused"), Replayable: a.has("replayable"), Untried: a.has("untried"),
 		Broken: a.has("broken"),
 	}
-	for k := resilience.Refused; k <= resilience.Unfit; k++ {
+	for k := resilience.Refused; k <= resilience.TooBusy; k++ {
 		if k.String() == words[0] {
 			o.Kind = k
 			return o

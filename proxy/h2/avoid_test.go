@@ -122,3 +122,58 @@ func TestCalmIsObeyed(t *testing.T) {
 	}
 	r.settled()
 }
+
+// TestStreamGivenUpForCalm: an endpoint that resets a stream with ENHANCE_YOUR_CALM is overloaded, which is what the caller
+// is told, and the next connection to it waits a little.
+func TestStreamGivenUpForCalm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		head []string
+		want string
+	}{
+		"HTTP": {get, "503 "},
+		"gRPC": {grpc, "200 14"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var at [2]atomic.Int64
+			var conns atomic.Int32
+			origin := serve2(t, nil, func(p *peer) {
+				n := conns.Add(1)
+				if n <= 2 {
+					at[n-1].Store(time.Now().UnixNano())
+				}
+				for {
+					e, err := p.next()
+					if err != nil {
+						return
+					}
+					switch {
+					case e.kind != http2.FrameHeaders:
+					case n > 1:
+						ok200(p, e.id)
+					default:
+						p.reset(e.id, http2.ErrCodeEnhanceYourCalm)
+						p.goAway(e.id, http2.ErrCodeNo)
+						at[0].Store(time.Now().UnixNano())
+					}
+				}
+			})
+			r := newRig(t, setup{config: plain2, origins: []string{origin}})
+			c := r.dial2()
+			c.headers(1, true, tc.head...)
+			head, _, _, err := c.answer(1)
+			if got := head.get(":status") + " " + head.get("grpc-status"); err != nil || got != tc.want || head.get("x-sidecar-reason") != "overloaded" {
+				t.Errorf("%s by %v, %v; want %s by overloaded", got, head, err, tc.want)
+			}
+			if !eventually(func() bool { open, _, _ := r.pools()[0].Counts(); return open == 0 }) {
+				t.Fatal("the connection stays")
+			}
+			if got := told(c, 3, get...); got != "HEADERS 200 ES" {
+				t.Fatal(got)
+			}
+			if took := time.Duration(at[1].Load() - at[0].Load()); took < 90*time.Millisecond {
+				t.Errorf("the next connection came after %v", took)
+			}
+			r.settled()
+		})
+	}
+}

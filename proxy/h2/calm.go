@@ -38,6 +38,16 @@ func (c *calm) forget(now time.Time) {
 	}
 }
 
+// calmDown notes that an endpoint gave up a stream because we are too busy. Streams that it gives up together are one
+// complaint.
+func (p *Pool) calmDown(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calm.left(now) == 0 {
+		p.calm.complain(now, jitter())
+	}
+}
+
 // left is how long no connection may be opened.
 func (c *calm) left(now time.Time) time.Duration {
 	if c.until.IsZero() {

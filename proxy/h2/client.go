@@ -282,6 +282,7 @@ func (a *attempt) Close(bool) {
 		s := c.session
 		s.mu.Lock()
 		slow := st.late && !st.rxEnd && st.err == nil
+		busy := errors.Is(st.err, pipeline.ErrTooBusy)
 		if (!st.rxEnd || !st.sentEnd) && !wasReset(st.err) {
 			st.resetLocked(cancelled)
 		}
@@ -291,6 +292,9 @@ func (a *attempt) Close(bool) {
 		st.release()
 		if slow {
 			c.slow(time.Now())
+		}
+		if busy {
+			c.pool.calmDown(time.Now())
 		}
 	}
 	*a = attempt{}

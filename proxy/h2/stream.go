@@ -171,6 +171,11 @@ func wasReset(err error) bool {
 // Error implements error.
 func (e *peerReset) Error() string { return "stream reset by the peer: " + e.code.String() }
 
+// Is says that what an endpoint means by ENHANCE_YOUR_CALM is pipeline.ErrTooBusy.
+func (e *peerReset) Is(target error) bool {
+	return e.code == enhanceYourCalm && target == pipeline.ErrTooBusy
+}
+
 // excused says whether what comes in may have been on its way when we gave the stream up.
 func (st *stream) excused() bool { return st.sentReset && !st.peerReset }
 

@@ -324,6 +324,9 @@ func (x *Exchange) awaitFailed(err error) resilience.Outcome {
 	case x.pastDeadline(err):
 		kind = resilience.TimedOut
 		x.out.Detail = "the deadline of the call is over"
+	case errors.Is(err, ErrTooBusy):
+		kind = resilience.TooBusy
+		x.out.Detail = err.Error()
 	default:
 		x.out.Detail = "closed before a response head: " + err.Error()
 	}

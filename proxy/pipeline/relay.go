@@ -176,6 +176,9 @@ func (x *Exchange) cutShort(err error) bool {
 	case errors.As(err, &pe):
 		o.Kind = resilience.Malformed
 		x.out.Reason, x.out.Detail = resilience.UpstreamProtocol, "in the response body: "+pe.Text
+	case errors.Is(err, ErrTooBusy):
+		o.Kind = resilience.TooBusy
+		x.out.Reason, x.out.Detail = resilience.Overloaded, "in the response body: "+err.Error()
 	default:
 		x.out.Reason, x.out.Detail = resilience.UpstreamReset, "in the response body: "+err.Error()
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -146,6 +147,9 @@ func (e *OpenError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
 func (e *OpenError) Unwrap() error { return e.err }
+
+// ErrTooBusy is among the errors of an attempt that its endpoint gave up because we ask too much of it.
+var ErrTooBusy = errors.New("the endpoint asks for calm (ENHANCE_YOUR_CALM)")
 
 // Upstream is one attempt: a request being sent to an endpoint and the response to it. One goroutine sends and another
 // may receive; Interrupt may come from anywhere.
