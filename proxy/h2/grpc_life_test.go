@@ -196,11 +196,12 @@ func TestGRPCPings(t *testing.T) {
 	r.settled()
 }
 
-// TestGRPCCancelInBackoff (GR-218): a client that gives up while a retry is being waited for has no further attempt made.
+// TestGRPCCancelInBackoff (GR-218): a client that gives up while a retry is being waited for has no further attempt made, and
+// its place is given back at once.
 func TestGRPCCancelInBackoff(t *testing.T) {
 	attempts := make(chan struct{}, 8)
 	origin := replying(t, func(p *peer, id uint32) {
-		p.headers(id, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "14", "grpc-retry-pushback-ms", "300")
+		p.headers(id, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "14", "grpc-retry-pushback-ms", "10000")
 		attempts <- struct{}{}
 	})
 	r := newRig(t, setup{config: grpcConfig("retry: {count: 3, when: [grpc:unavailable]}, idempotent: true"), origins: []string{origin}})
@@ -210,7 +211,11 @@ func TestGRPCCancelInBackoff(t *testing.T) {
 	<-attempts
 	c.moment() // the answer has been read, and the wait begun
 	c.reset(1, http2.ErrCodeCancel)
+	left := time.Now()
 	r.settled()
+	if took := time.Since(left); took > 5*time.Second {
+		t.Errorf("it was waited for a client that had left, %v", took)
+	}
 	if n := len(attempts); n > 0 {
 		t.Errorf("%d attempts more", n)
 	}

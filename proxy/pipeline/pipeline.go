@@ -275,10 +275,10 @@ func primary(a resilience.Action) bool {
 
 // pause waits; a caller who has left meanwhile ends the call, a breaker that opened keeps it from trying again.
 func (x *Exchange) pause(until time.Time) resilience.Action {
-	<-time.After(time.Until(until))
+	gone := x.sleep(until)
 	x.Clock = time.Now()
 	switch {
-	case x.down.Guard(nil):
+	case gone:
 		return x.plan.CallerGone(x.Clock)
 	case x.rt.Breaker.State(x.Clock) != resilience.Closed:
 		if a := x.plan.BreakerOpened(x.Clock); a.Verb == resilience.Fail {
@@ -286,6 +286,21 @@ func (x *Exchange) pause(until time.Time) resilience.Action {
 		}
 	}
 	return x.plan.Tick(x.Clock)
+}
+
+// sleep waits until a time, or until the caller leaves, and reports whether it has.
+func (x *Exchange) sleep(until time.Time) bool {
+	c := &crowd{gone: make(chan struct{}, 1)}
+	if x.down.Guard(c) {
+		return true
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.gone:
+	}
+	return x.down.Guard(nil)
 }
 
 func random() uint64 { return rand.Uint64() }
