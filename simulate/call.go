@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"strings"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/balance"
@@ -19,6 +20,7 @@ type call struct {
 	svc    *snapshot.Service
 	rt     *snapshot.Route
 	to     *snapshot.Target
+	facts  route.Facts
 	plan   resilience.Call
 	hint   balance.Hint
 	tried  []int
@@ -30,6 +32,7 @@ type call struct {
 	running  [resilience.MaxSlots]*attempt
 	last     resilience.Outcome // of the last attempt that ended
 	attempts int
+	asked    bool // breaker and limiter were: switches that watch are told how it ends
 	over     bool
 }
 
@@ -52,8 +55,12 @@ func (c *sidecar) call(t *Traffic, id uint64) {
 		x.end(resilience.NoRoute, 0)
 		return
 	}
-	facts := route.Facts{Method: t.Method, Host: t.host(), Path: t.Path, Fields: t.fields, Hash: id}
-	x.svc, x.rt = svc, svc.Match(&facts)
+	self := &c.config.Node
+	x.facts = route.Facts{
+		Method: t.Method, Host: t.host(), Path: t.Path, Fields: t.fields, Hash: id,
+		Caller: route.Caller{Service: self.Service, Labels: self.Labels},
+	}
+	x.svc, x.rt = svc, svc.Match(&x.facts)
 	switch {
 	case x.rt.Respond != nil:
 		x.end(resilience.None, x.rt.Respond.Status)
@@ -62,16 +69,37 @@ func (c *sidecar) call(t *Traffic, id uint64) {
 		x.end(resilience.None, x.rt.Redirect.Status)
 		return
 	}
-	x.to = x.rt.Targets[0]
-	if x.rt.Split != nil {
-		x.to = x.rt.Targets[x.rt.Split.Pick(id)]
+	if !x.shielded() && x.choose() {
+		x.asked = true
+		x.admit()
 	}
-	x.to = x.to.Under(x.rt.Method(t.Path))
+}
+
+// choose settles which endpoints the call may go to, as the grey release and the rules leave them.
+func (x *call) choose() bool {
+	to := x.rt.Targets[0]
+	if x.rt.Split != nil {
+		to = x.rt.Targets[x.rt.Split.Pick(x.id)]
+	}
+	if len(x.c.snap.Greys) > 0 {
+		g, _ := x.c.snap.GreyOf(&x.facts)
+		to = to.For(g)
+	}
+	method := x.method()
+	x.to = to.Under(method).Ask(&x.facts, method)
 	if x.to.Forbidden != nil {
 		x.end(resilience.Forbidden, 0)
-		return
+		return false
 	}
-	x.admit()
+	return true
+}
+
+// method is what rules call the request: of gRPC the method, else what the route says.
+func (x *call) method() string {
+	if kind, _ := x.t.fields.Get("content-type"); strings.HasPrefix(kind, "application/grpc") {
+		return x.rt.Method(x.t.Path)
+	}
+	return x.rt.Method("")
 }
 
 // admit asks breaker and limiter.
@@ -133,12 +161,16 @@ func (x *call) refuse(p resilience.Pass) {
 // admitted starts the attempts.
 func (x *call) admitted() {
 	x.limited = true
+	x.mirror()
 	f := resilience.Facts{Idempotent: x.rt.Idempotent(x.t.Method), Rand: x.id}
 	if x.c.sim.now.After(x.start) {
 		f.Deadline = x.start.Add(x.rt.Plan.Timeout)
 	}
 	if b := x.rt.Backups; b != nil {
 		f.BackupAfter, f.Backups = x.rt.Latency.BackupAfter(x.c.sim.now, b.When), b.Budget
+	}
+	if auto := x.rt.PerTry; auto != nil {
+		f.PerTry = x.rt.Latency.PerTry(x.c.sim.now, *auto)
 	}
 	x.follow(x.plan.Start(&x.rt.Plan, x.rt.Budget, x.c.sim.now, f))
 	if at, may := x.plan.BackupAt(); may && !x.over {
@@ -209,6 +241,9 @@ func (x *call) live() []*attempt {
 // try starts an attempt.
 func (x *call) try(a resilience.Action) {
 	sim := x.c.sim
+	if len(x.tried) > 0 && x.to.Spare() != nil && !x.to.Set.Untried(x.tried) { // a grey release falls back to all others
+		x.to, x.tried = x.to.Spare().Under(x.method()), x.tried[:0]
+	}
 	x.c.hint(&x.hint, x.tried)
 	if !x.hint.HasHash && x.rt.Hash.On != "" {
 		x.hint.Hash, x.hint.HasHash = x.id, true
@@ -329,8 +364,15 @@ func (x *call) breakerChanged(c resilience.BreakerChange) {
 	}
 }
 
-// end is the end of the call.
+// end is the end of the call: switches that watch are told, and what stands in for the failure does.
 func (x *call) end(reason resilience.Reason, status int) {
 	x.over = true
+	x.watch(reason, status)
+	if a := x.standFor(reason); a != nil && x.standIn(a, "fallback") {
+		return
+	}
+	if reason == resilience.None && status == 200 {
+		x.remember()
+	}
 	x.c.sim.record.ended(x, reason, status)
 }

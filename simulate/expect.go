@@ -35,7 +35,7 @@ type figure struct {
 
 // The figures. Those of nodes take a class, the others a traffic.
 func figureNames() []string {
-	return []string{"calls", "success", "failed", "attempts", "load", "p50", "p90", "p99", "p999", "max", "requests", "evenness"}
+	return []string{"calls", "success", "failed", "stood_in", "attempts", "load", "p50", "p90", "p99", "p999", "max", "requests", "evenness"}
 }
 
 func ofNodes(name string) bool { return name == "requests" || name == "evenness" }
@@ -117,6 +117,9 @@ func (e *Expectation) known(s *Scenario) error {
 		figures = append(figures, *e.right)
 	}
 	for _, f := range figures {
+		if f.from%s.step != 0 || f.to%s.step != 0 && f.to != s.Duration {
+			return fmt.Errorf("its times are no multiples of %s, which is one step: say another step", s.step)
+		}
 		if f.variant != "" && !slices.ContainsFunc(s.Variants, func(v *Variant) bool { return v.Name == f.variant }) {
 			return fmt.Errorf("there is no variant %q", f.variant)
 		}
@@ -200,6 +203,8 @@ func (f *figure) in(r *Result, v *Outcome) float64 {
 		return float64(n.Calls)
 	case "failed":
 		return float64(n.Calls - n.Good)
+	case "stood_in":
+		return float64(n.StoodIn)
 	case "success":
 		return n.Success
 	case "attempts":

@@ -167,6 +167,14 @@ func (d *loader) check(s *Scenario) {
 		d.known(s, fmt.Sprintf("faults[%d]", i), s.Faults[i].Service, s.Faults[i].Class)
 	}
 	for i := range s.Changes {
+		for _, name := range slices.Sorted(maps.Keys(s.Changes[i].Switches)) {
+			if !slices.ContainsFunc(s.Variants, func(v *Variant) bool { return v.config.Switches[name] != nil }) {
+				d.fail("changes[%d].switches: there is no switch %q", i, name)
+			}
+		}
+		if l := s.Changes[i].Level; l != nil && (*l < 0 || *l > 3) {
+			d.fail("changes[%d].level: %d is not from 0 to 3", i, *l)
+		}
 		for _, name := range slices.Sorted(maps.Keys(s.Changes[i].Registry)) {
 			class := ""
 			if st := s.Changes[i].Registry[name]; st != nil {

@@ -63,10 +63,14 @@ func (r *Result) plots() []*plot {
 		of("99 of 100 calls take at most (P99)", "ms", func(s *Step) float64 { return millis(s.P99) }),
 		of("999 of 1000 calls take at most (P999)", "ms", func(s *Step) float64 { return millis(s.P999) }),
 		of("Breakers that are not closed", "%", func(s *Step) float64 { return 100 * s.BreakerOpen }),
+		of("Calls that a switch or a fallback answered", "%", func(s *Step) float64 { return 100 * s.StoodIn }),
+		of("Switches that are on", "%", func(s *Step) float64 { return 100 * s.SwitchedOn }),
 		of("Endpoints kept out", "%", func(s *Step) float64 { return 100 * s.Unusable }),
 		of("Endpoints that a sidecar knows", "", func(s *Step) float64 { return s.Known }),
 	}
-	list[0].full, list[5].full, list[6].full = true, true, true
+	for _, p := range list {
+		p.full = p.unit == "%"
+	}
 	for i, n := range r.Variants[0].Nodes {
 		nodes := float64(max(1, n.Nodes))
 		list = append(list, of("Requests at each node of "+n.Class, "/s", func(s *Step) float64 {
@@ -108,12 +112,12 @@ func (r *Result) checksTable(b *strings.Builder) {
 }
 
 func (r *Result) trafficTable(b *strings.Builder) {
-	b.WriteString("<h2>Calls</h2><table><tr><th>variant</th><th>traffic</th><th>calls</th><th>success</th><th>attempts per call</th>" +
+	b.WriteString("<h2>Calls</h2><table><tr><th>variant</th><th>traffic</th><th>calls</th><th>success</th><th>stood in</th><th>attempts per call</th>" +
 		"<th>P50</th><th>P90</th><th>P99</th><th>P999</th><th>longest</th><th>failed because</th></tr>\n")
 	for i, v := range r.Variants {
 		for _, f := range v.Traffic {
-			fmt.Fprintf(b, "<tr><td><i style=\"background:%s\"></i>%s</td><td>%s</td><td>%d</td><td>%s</td><td>%.3f</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-				colour(i), html.EscapeString(v.Name), html.EscapeString(f.Name), f.Calls, percent(f.Success), f.Load, rounded(f.P50),
+			fmt.Fprintf(b, "<tr><td><i style=\"background:%s\"></i>%s</td><td>%s</td><td>%d</td><td>%s</td><td>%d</td><td>%.3f</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+				colour(i), html.EscapeString(v.Name), html.EscapeString(f.Name), f.Calls, percent(f.Success), f.StoodIn, f.Load, rounded(f.P50),
 				rounded(f.P90), rounded(f.P99), rounded(f.P999), rounded(f.Max), html.EscapeString(counted(f.Failed)))
 		}
 	}

@@ -25,6 +25,7 @@ type flow struct {
 	calls    []int             // by step of their beginning, as all below
 	good     []int             // answered with a status below 500
 	attempts []int             // of any sort
+	stood    []int             // answered by what stands in for the service
 	reasons  []map[string]int  // of those that failed
 	times    [][]time.Duration // of all calls
 	whys     map[string]int
@@ -36,7 +37,7 @@ func newRecorder(s *Scenario) *recorder {
 	for range s.Traffic {
 		f := &flow{
 			calls: make([]int, n), good: make([]int, n), attempts: make([]int, n), reasons: make([]map[string]int, n),
-			times: make([][]time.Duration, n), whys: map[string]int{},
+			stood: make([]int, n), times: make([][]time.Duration, n), whys: map[string]int{},
 		}
 		r.flows = append(r.flows, f)
 	}
@@ -83,6 +84,25 @@ func (r *recorder) ended(x *call, reason resilience.Reason, status int) {
 	f.reasons[i][name]++
 }
 
+// stoodIn takes down an answer that stands in for the service's. ok: it is a good one.
+func (r *recorder) stoodIn(x *call, ok bool, by string) {
+	f, i := r.flows[x.t.index], r.stepOf(x)
+	f.times[i] = append(f.times[i], x.c.sim.now.Sub(x.start))
+	f.stood[i]++
+	f.whys["stood in: "+by]++
+	if ok {
+		f.good[i]++
+		return
+	}
+	if f.reasons[i] == nil {
+		f.reasons[i] = map[string]int{}
+	}
+	f.reasons[i][resilience.Degraded.String()]++
+}
+
+// mirrored counts what became of a copy.
+func (r *recorder) mirrored(x *call, fate string) { r.flows[x.t.index].whys["mirrored: "+fate]++ }
+
 // Event is a change of verdict at one sidecar.
 type Event struct {
 	At       time.Duration `json:"at"`
@@ -104,10 +124,16 @@ func (r *recorder) event(c *sidecar, kind, service, endpoint, detail string) {
 }
 
 // look takes down how the sidecars stand: the share of (sidecar, service) whose breaker is not closed, of (sidecar,
-// endpoint) that is not usable, and how many endpoints a sidecar knows.
+// endpoint) that is not usable, how many endpoints a sidecar knows, and the share of (sidecar, switch) that is not off.
 func (r *recorder) look(sim *simulation) {
-	var open, breakers, out, known float64
+	var open, breakers, out, known, on, switches float64
 	for _, c := range sim.sidecars {
+		for _, w := range c.snap.Switches {
+			switches++
+			if w.State.State() != resilience.SwitchOff {
+				on++
+			}
+		}
 		for _, s := range c.snap.Outbound.List {
 			breakers++
 			if s.Rest.Breaker.State(sim.now) != resilience.Closed {
@@ -121,7 +147,9 @@ func (r *recorder) look(sim *simulation) {
 			}
 		}
 	}
-	r.states = append(r.states, []float64{open / max(1, breakers), out / max(1, known), known / float64(len(sim.sidecars))})
+	r.states = append(r.states, []float64{
+		open / max(1, breakers), out / max(1, known), known / float64(len(sim.sidecars)), on / max(1, switches),
+	})
 }
 
 // window is the part of a variant that a figure is about.
@@ -143,6 +171,7 @@ func (r *recorder) figures(w window) Figures {
 			v.Calls += f.calls[k]
 			v.Good += f.good[k]
 			v.Attempts += f.attempts[k]
+			v.StoodIn += f.stood[k]
 			times = append(times, f.times[k]...)
 			for reason, n := range f.reasons[k] {
 				failed[reason] += n

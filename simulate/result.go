@@ -61,6 +61,7 @@ type Figures struct {
 	Calls    int            `json:"calls"`
 	Good     int            `json:"good"` // answered with a status below 500
 	Success  float64        `json:"success"`
+	StoodIn  int            `json:"stood_in"` // answered by a switch or a fallback, well or not
 	Attempts int            `json:"attempts"`
 	Load     float64        `json:"attempts_per_call"`
 	P50      time.Duration  `json:"p50_ns"`
@@ -93,6 +94,8 @@ type Step struct {
 	BreakerOpen float64       `json:"breakers_open"` // share of the breakers of all sidecars
 	Unusable    float64       `json:"unusable"`      // share of the endpoints that sidecars know
 	Known       float64       `json:"known"`         // endpoints that one sidecar knows
+	SwitchedOn  float64       `json:"switches_on"`   // share of the switches of all sidecars, automatic ones that let some calls through included
+	StoodIn     float64       `json:"stood_in"`      // share of the calls
 	Requests    []int         `json:"requests"`      // by class, in the order of nodes
 }
 
@@ -119,10 +122,10 @@ func (r *recorder) finish(sim *simulation) *Outcome {
 		f := r.figures(window{flow: -1, from: k, to: k + 1})
 		st := Step{
 			At: min(r.s.Duration, time.Duration(k+1)*r.s.step), Calls: f.Calls, Success: f.Success, Load: f.Load,
-			P50: f.P50, P99: f.P99, P999: f.P999,
+			P50: f.P50, P99: f.P99, P999: f.P999, StoodIn: float64(f.StoodIn) / float64(max(1, f.Calls)),
 		}
 		if k < len(r.states) {
-			st.BreakerOpen, st.Unusable, st.Known = r.states[k][0], r.states[k][1], r.states[k][2]
+			st.BreakerOpen, st.Unusable, st.Known, st.SwitchedOn = r.states[k][0], r.states[k][1], r.states[k][2], r.states[k][3]
 		}
 		for _, l := range v.Nodes {
 			sum := 0
@@ -145,10 +148,10 @@ func (r *Result) Text() string {
 	}
 	fmt.Fprintf(&b, "\n%s, %d sidecar(s), seed %d\n\n", r.Duration, r.Sidecars, r.Seed)
 	w := tabwriter.NewWriter(&b, 0, 1, 2, ' ', 0)
-	fmt.Fprintln(w, "VARIANT\tTRAFFIC\tCALLS\tSUCCESS\tATTEMPTS/CALL\tP50\tP90\tP99\tP999\tMAX\tFAILED")
+	fmt.Fprintln(w, "VARIANT\tTRAFFIC\tCALLS\tSUCCESS\tSTOOD IN\tATTEMPTS/CALL\tP50\tP90\tP99\tP999\tMAX\tFAILED")
 	for _, v := range r.Variants {
 		for _, f := range v.Traffic {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%.3f\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, f.Name, f.Calls, percent(f.Success), f.Load,
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%.3f\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, f.Name, f.Calls, percent(f.Success), f.StoodIn, f.Load,
 				rounded(f.P50), rounded(f.P90), rounded(f.P99), rounded(f.P999), rounded(f.Max), counted(f.Failed))
 		}
 	}

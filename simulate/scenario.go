@@ -99,6 +99,8 @@ type Change struct {
 	Spread   time.Duration         `yaml:"spread"` // each sidecar hears of it within so long
 	Registry map[string]*Statement `yaml:"registry"`
 	Config   yaml.Node             `yaml:"config"`
+	Switches map[string]bool       `yaml:"switches"` // writes to degradation switches
+	Level    *int                  `yaml:"level"`    // on are the switches up to it, off those above
 
 	configs map[string]*config.Config // by variant
 }
@@ -183,7 +185,7 @@ func Load(name string, data []byte) (*Scenario, error) {
 		Sidecars: f.Sidecars, Traffic: f.Traffic, Faults: f.Faults, Changes: f.Changes, World: map[string]*World{}, step: f.Step,
 	}
 	if s.step <= 0 {
-		s.step = max(100*time.Millisecond, (s.Duration+59)/60)
+		s.step = roundStep(s.Duration)
 	}
 	d.world(s, &f.World)
 	d.variants(s, data, &f)
@@ -203,6 +205,18 @@ func Load(name string, data []byte) (*Scenario, error) {
 		return nil, errors.Join(d.errs...)
 	}
 	return s, nil
+}
+
+// roundStep is the shortest of 100 ms, 200 ms, 500 ms, 1 s, 2 s … that gives no more than mostSteps points.
+func roundStep(d time.Duration) time.Duration {
+	const mostSteps = 120
+	for unit := 100 * time.Millisecond; ; unit *= 10 {
+		for _, k := range []time.Duration{1, 2, 5} {
+			if step := k * unit; d/step <= mostSteps {
+				return step
+			}
+		}
+	}
 }
 
 func (s *Scenario) services() []string { return s.names }

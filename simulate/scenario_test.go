@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/simulate"
 )
@@ -82,10 +84,19 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestSeed: the same seed gives the same result to the last digit, another one another.
+// TestSeed: the same seed gives the same result to the last digit, on however many threads, another one another.
 func TestSeed(t *testing.T) {
+	threads := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(threads)
+	for _, name := range []string{"retry-another-node", "degrade-by-itself", "mirror", "sick-node", "half-dead-registry"} {
+		t.Run(name, func(t *testing.T) { seeded(t, "../examples/scenarios/"+name+".yaml") })
+	}
+}
+
+func seeded(t *testing.T, file string) {
 	text := func(seed uint64) string {
-		s := load(t, "../examples/scenarios/retry-another-node.yaml")
+		s := load(t, file)
+		s.Duration, s.Expect = min(s.Duration, 30*time.Second), nil
 		s.Seed = seed
 		b, err := json.Marshal(play(t, s))
 		if err != nil {
@@ -94,8 +105,11 @@ func TestSeed(t *testing.T) {
 		return string(b)
 	}
 	one := text(1)
-	if text(1) != one {
-		t.Error("the same seed gives two results")
+	for _, n := range []int{1, 2, 4} {
+		runtime.GOMAXPROCS(n)
+		if text(1) != one {
+			t.Errorf("the same seed gives another result on %d threads", n)
+		}
 	}
 	if text(2) == one {
 		t.Error("two seeds give the same result")
@@ -121,6 +135,9 @@ func TestMistakes(t *testing.T) {
 		{world + "expect: [p99 < 1ms, sucess > 1]", `"sucess" is no figure`},
 		{world + "expect: [x.p99 < 1ms]", `there is no variant "x"`},
 		{world + "expect: [p99(x) < 1ms]", `there is no "x"`},
+		{world + "changes: [{switches: {away: on}}]", `there is no switch "away"`},
+		{world + "changes: [{level: 4}]", "changes[0].level: 4 is not from 0 to 3"},
+		{world + "expect: [p99@1.25s-2s < 1ms]", "its times are no multiples of 500ms"},
 		{world + "expect: [p99 ~ 1ms]", `"~" is none of`},
 		{"config:\n  services:\n    a: {timeout: 1s}\n" + world, "s.yaml:3:9: services.a.timeout: unknown key"},
 		{world + "variants: {one: {services: {a: {policy: {retry: many}}}}}", "s.yaml: variants.one:"},

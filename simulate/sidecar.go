@@ -20,6 +20,7 @@ type sidecar struct {
 	sets   map[string]*config.EndpointSet
 	snap   *snapshot.Snapshot
 	probes bool // a look at the probes is planned
+	aside  dice // of what has no bearing on which endpoint a call goes to: switches and mirrors
 }
 
 // apply puts a configuration in force, with the endpoints that the registry says there are.
@@ -47,6 +48,7 @@ func (c *sidecar) apply(cfg *config.Config) error {
 
 // settle tells outlier detection how many endpoints there are, as the proxy does when a snapshot is in force.
 func (c *sidecar) settle(was *snapshot.Snapshot) {
+	c.settleSwitches(was)
 	for _, s := range c.snap.Outbound.List {
 		var before *snapshot.Service
 		if was != nil {
@@ -98,7 +100,11 @@ func (c *sidecar) hear(ch *Change) error {
 			c.answer(name, s.list(c.sim.nodesOf(name)))
 		}
 	}
-	return c.apply(c.config)
+	if err := c.apply(c.config); err != nil {
+		return err
+	}
+	c.write(ch)
+	return nil
 }
 
 // ejected keeps calls away from an endpoint, and plans its probes.
@@ -152,4 +158,9 @@ func (c *sidecar) readmit(s *snapshot.Service, h *resilience.EndpointHealth) {
 // hint is what a balancer is told of a call.
 func (c *sidecar) hint(h *balance.Hint, tried []int) {
 	h.Now, h.Rand, h.Tried = c.sim.now, c.sim.dice.next(), tried
+}
+
+// hintAside is what a balancer is told of a copy.
+func (c *sidecar) hintAside() balance.Hint {
+	return balance.Hint{Now: c.sim.now, Rand: c.aside.next()}
 }

@@ -61,6 +61,7 @@ func newSimulation(s *Scenario, v *Variant) (*simulation, error) {
 		if err := c.apply(v.config); err != nil {
 			return nil, err
 		}
+		c.aside = dice{c.seed ^ golden}
 		sim.sidecars = append(sim.sidecars, c)
 	}
 	sim.schedule()
