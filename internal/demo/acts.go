@@ -15,6 +15,7 @@ import (
 
 const (
 	breakerOpen = "breaker_open"
+	degraded    = "degraded"
 	itemPath    = "/items/7"
 )
 

@@ -95,8 +95,11 @@ func (c *caller) call(ctx context.Context, service, path string) answer {
 	return a
 }
 
-// failed reports whether there was no answer, or one by the proxy or an endpoint that something went wrong.
-func (a *answer) failed() bool { return a.status == 0 || a.status >= 500 || a.reason != "" }
+// failed reports whether there was no answer, or one by the proxy or an endpoint that something went wrong. What a switch
+// answers instead of the service is none of these.
+func (a *answer) failed() bool {
+	return a.status == 0 || a.status >= 500 || a.reason != "" && a.reason != degraded
+}
 
 // count returns how many calls of a service were made.
 func (c *caller) count(service string) int {
@@ -117,6 +120,7 @@ type tally struct {
 	calls, failed int
 	toys          map[string]int // answers by endpoint
 	reasons       map[string]int // failures by reason
+	degraded      int            // answers of a switch
 	took          []time.Duration
 	refused       []time.Duration // of those, calls that an open breaker refused
 }
@@ -129,6 +133,9 @@ func (t *tally) add(a answer) {
 	if a.toy != "" {
 		t.toys[a.toy]++
 	}
+	if a.reason == degraded {
+		t.degraded++
+	}
 	if a.reason == breakerOpen {
 		t.refused = append(t.refused, a.took)
 	}
@@ -136,6 +143,16 @@ func (t *tally) add(a answer) {
 		t.failed++
 		t.reasons[a.reason]++
 	}
+}
+
+// above counts the calls that took longer than d.
+func (t *tally) above(d time.Duration) (n int) {
+	for _, took := range t.took {
+		if took > d {
+			n++
+		}
+	}
+	return n
 }
 
 // quantile returns what a share of the durations does not exceed; 0 when there are none.

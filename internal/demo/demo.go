@@ -57,6 +57,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	s.prologue()
 	for _, act := range []func(context.Context){
 		s.balanced, s.oneDies, s.oneReturns, s.oneIsSlow, s.allDie, s.reconfigured, s.misconfigured, s.someAreGrey, s.aRoomIsSwitched,
+		s.someAreLate, s.oneIsSwitchedOff,
 	} {
 		act(ctx)
 		if ctx.Err() != nil {

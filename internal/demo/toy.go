@@ -16,6 +16,7 @@ type toy struct {
 	name    string
 	address string       // once started, the same for good
 	delay   atomic.Int64 // nanoseconds until it answers
+	pauses  atomic.Int64 // nanoseconds that one answer in pauseEvery takes longer
 	served  atomic.Int64
 
 	server  *http.Server // nil while dead
@@ -55,10 +56,16 @@ func (t *toy) kill() {
 	t.serving.Wait()
 }
 
+// pauseEvery is how many answers there are to one that takes longer.
+const pauseEvery = 25
+
 // ServeHTTP answers with its name, after its delay.
 func (t *toy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t.served.Add(1)
-	timer := time.NewTimer(time.Duration(t.delay.Load()))
+	takes := t.delay.Load()
+	if t.served.Add(1)%pauseEvery == 0 {
+		takes += t.pauses.Load()
+	}
+	timer := time.NewTimer(time.Duration(takes))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
