@@ -154,7 +154,9 @@ func (c *Call) decide(now time.Time, slot int, avoid uint8, o Outcome) Action {
 			delay = o.Pushback // gRPC A6: instead of the backoff
 		}
 		if delay >= c.deadline-at {
-			why = WhyDeadline
+			if why = WhyDeadline; o.Pushback > 0 {
+				why = WhyPushback
+			}
 		} else if !c.budget.Take(now) {
 			why = WhyBudget
 		}

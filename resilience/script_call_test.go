@@ -84,7 +84,7 @@ func outcome(words []string) resilience.Outcome {
 	a := parse(words)
 	o := resilience.Outcome{
 		Sent: a.has("sent"), Reused: a.has("reused"), Replayable: a.has("replayable"), Untried: a.has("untried"),
-		Broken: a.has("broken"),
+		Broken: a.has("broken"), Pushback: a.duration("pushback"),
 	}
 	for k := resilience.Refused; k <= resilience.TooBusy; k++ {
 		if k.String() == words[0] {

@@ -279,8 +279,11 @@ func (x *Exchange) answered() resilience.Outcome {
 	}
 	o := x.outcome(resilience.Answered)
 	o.Status = x.resp.Status
-	if x.call.is {
+	switch {
+	case x.call.is:
 		x.look(&o)
+	case o.Status >= 429 && x.rt.Plan.Retries > 0:
+		o.Pushback = x.holdOff(&o)
 	}
 	return o
 }

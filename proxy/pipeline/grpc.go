@@ -156,21 +156,6 @@ func (x *Exchange) readStatus() {
 	x.call.status = resilience.GRPCInvalid
 }
 
-// pushback reads grpc-retry-pushback-ms: what cannot be read forbids retries, as a negative value does (gRPC A6).
-func pushback(fields []Field) time.Duration {
-	for i := range fields {
-		if fields[i].ID != FieldGRPCPushback {
-			continue
-		}
-		n, err := strconv.ParseUint(fields[i].Value, 10, 31)
-		if err != nil || len(fields[i].Value) > 1 && fields[i].Value[0] == '0' {
-			return -1
-		}
-		return max(1, time.Duration(n)*time.Millisecond)
-	}
-	return 0
-}
-
 // settle judges a gRPC call whose status came behind its body.
 func (x *Exchange) settle() {
 	if !x.call.pending {
