@@ -104,7 +104,7 @@ type Mistake struct {
 
 // Drain says how far draining is.
 type Drain struct {
-	State string `json:"state"` // serving, draining or drained
+	State string `json:"state"` // serving, waiting (for a lease; it serves as ever), draining or drained
 	// Cut counts the connections that were cut off because the time was over.
 	Cut int `json:"cut"`
 }

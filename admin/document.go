@@ -349,6 +349,9 @@ func registerDocument(r *config.Register) object {
 	put(o, "address", r.Address)
 	put(o, "port", r.Port)
 	put(o, "rules", r.Rules)
+	if l := r.Lease; l != nil {
+		o["lease"] = object{"max_out": l.MaxOut, "wait": config.Span(l.Wait), "ttl": config.Span(l.TTL), "prefix": l.Prefix}
+	}
 	putList(o, "tags", r.Tags)
 	if len(r.Meta) > 0 {
 		o["meta"] = r.Meta

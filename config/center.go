@@ -24,15 +24,7 @@ type ConsulCenter struct {
 }
 
 func centerValue() value[ConfigCenter] {
-	prefix := checked(line(), func(s string) string {
-		switch {
-		case strings.HasPrefix(s, "/") || !strings.HasSuffix(s, "/"):
-			return "a prefix ends in / and does not begin with it, like sidecar/"
-		case strings.Contains(s, "//"):
-			return "a prefix has no empty part"
-		}
-		return ""
-	})
+	prefix := checked(line(), keyPrefixProblem)
 	consul := object(
 		must(in("registry", "whose Consul it is", func(c *ConsulCenter) *string { return &c.Registry }, claimed(claimConsul, line()))),
 		in("prefix", "of the keys (sidecar/)", func(c *ConsulCenter) *string { return &c.Prefix }, prefix),
@@ -43,6 +35,16 @@ func centerValue() value[ConfigCenter] {
 		return read(d, n, out)
 	}
 	return choice(ref("consul", "keys of Consul", func(c *ConfigCenter) **ConsulCenter { return &c.Consul }, consul))
+}
+
+func keyPrefixProblem(s string) string {
+	switch {
+	case strings.HasPrefix(s, "/") || !strings.HasSuffix(s, "/"):
+		return "a prefix ends in / and does not begin with it, like sidecar/"
+	case strings.Contains(s, "//"):
+		return "a prefix has no empty part"
+	}
+	return ""
 }
 
 // Document is one document of a config centre.

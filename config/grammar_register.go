@@ -22,6 +22,7 @@ func registerValue() value[Register] {
 		in("deregister_after", "the registry removes it when it was critical for so long; 0: never (10m)", func(r *Register) *time.Duration { return &r.DeregisterAfter }, duration(0, longest)),
 		in("rules", "prefix of keys that say who may register, and who is to stay away; left out: everybody may", func(r *Register) *string { return &r.Rules }, checked(line(), rulesProblem)),
 		in("publish_policy", "what callers are told through the config centre of how to call it: the policy of the service, or with method those of its routes too (none)", func(r *Register) *string { return &r.PublishPolicy }, word(PublishNone, PublishService, PublishMethod)),
+		ref("lease", "how many instances may be out for restart at a time: each takes a lease in the first registry before it leaves; {} for the defaults", func(r *Register) **Lease { return &r.Lease }, leaseValue()),
 	)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Register) bool {
@@ -32,6 +33,21 @@ func registerValue() value[Register] {
 			ok = d.fail(at(n, "deregister_after"), "at least 1m is expected, or 0: registries look no oftener")
 		}
 		return ok
+	}
+	return v
+}
+
+func leaseValue() value[Lease] {
+	v := object(
+		in("max_out", "of the instances of the service; one may always (10%)", func(l *Lease) *float64 { return &l.MaxOut }, ratio()),
+		in("wait", "for a place, at most; then it leaves without a lease (5m)", func(l *Lease) *time.Duration { return &l.Wait }, duration(time.Second, time.Hour)),
+		in("ttl", "the place of one that was killed is free so long after, or twice that (15s)", func(l *Lease) *time.Duration { return &l.TTL }, duration(10*time.Second, time.Hour)),
+		in("prefix", "of the keys (sidecar-leases/)", func(l *Lease) *string { return &l.Prefix }, checked(line(), keyPrefixProblem)),
+	)
+	read := v.read
+	v.read = func(d *decoder, n *yaml.Node, out *Lease) bool {
+		*out = defaultLease()
+		return read(d, n, out)
 	}
 	return v
 }

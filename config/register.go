@@ -19,7 +19,20 @@ type Register struct {
 	DeregisterAfter time.Duration // it is removed when it was critical for so long; 0: never
 	Rules           string        // prefix of keys that say who may register; empty: everybody
 	PublishPolicy   string        // what callers are told of how to call it: PublishNone, PublishService or PublishMethod
+	Lease           *Lease        // that it takes before it goes out; nil: it needs none
 	From            Origin
+}
+
+// Lease bounds how many instances of a service are out for restart at a time (S-136).
+type Lease struct {
+	MaxOut float64       // share of the instances, at least one of them
+	Wait   time.Duration // for a place; then it goes without
+	TTL    time.Duration // the place of one that was killed, or has ended, is free after so long, or twice that
+	Prefix string        // of the keys, with its final slash
+}
+
+func defaultLease() Lease {
+	return Lease{MaxOut: 0.1, Wait: 5 * time.Minute, TTL: 15 * time.Second, Prefix: "sidecar-leases/"}
 }
 
 // Who asks the app.

@@ -171,7 +171,7 @@ func (e *Event) Alarming() bool {
 		return e.To != "none"
 	}
 	switch e.To {
-	case "open", "failed", "failing", "holding", "ill":
+	case "open", "failed", "failing", "holding", "ill", "timeout", "unavailable", "lost":
 		return true
 	}
 	return false

@@ -49,6 +49,16 @@ func (r *Recorder) PolicyPublished(service, registry string, written bool, err e
 	}
 }
 
+// EventLease is the kind of event of a service of ours that is to go out for restart and needs a lease of the registry By: To
+// "waiting", "taken", "returned" when it is back, "timeout", "unavailable" or "cut_short" where it goes without, "lost".
+const EventLease = "lease"
+
+// Leased tells what became of a lease of a service of our own.
+func (r *Recorder) Leased(service, registry, what, detail string) {
+	r.RegistrationTried(registry, "lease", what)
+	r.events.Add(Event{Kind: EventLease, Service: service, To: what, By: registry, Detail: detail})
+}
+
 // RegistrationForgotten tells that a service has left a registry for good.
 func (r *Recorder) RegistrationForgotten(service, registry string) {
 	p := &r.own

@@ -25,6 +25,7 @@ type life struct {
 	p       *process
 	initial *config.Config
 
+	asked    atomic.Bool // to drain; it may have to wait for a lease
 	began    atomic.Bool
 	cut      atomic.Int64
 	done     chan struct{} // closed when nothing is left, or the time is over
@@ -42,26 +43,58 @@ func newLife(p *process, initial *config.Config) *life {
 func (l *life) begin(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.began.Swap(true) {
+	if l.asked.Swap(true) {
 		return
 	}
 	cfg := l.initial
 	if s := l.p.proxy.Snapshot(); s != nil {
 		cfg = s.Mesh.Config
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.Limits.DrainTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	l.p.rec.Events().Add(telemetry.Event{Kind: telemetry.EventDrain, To: "draining", By: why})
+	wait := needed(cfg)
+	l.began.Store(!wait)
 	go func() {
 		defer close(l.done)
 		defer cancel()
+		if wait {
+			l.lease(ctx, cfg)
+			l.began.Store(true)
+		}
+		l.p.rec.Events().Add(telemetry.Event{Kind: telemetry.EventDrain, To: "draining", By: why})
 		start := time.Now()
+		ctx, over := context.WithTimeout(ctx, cfg.Limits.DrainTimeout)
+		defer over()
 		l.drain(ctx, cfg, start)
 		l.p.rec.Events().Add(telemetry.Event{
 			Kind: telemetry.EventDrain, From: "draining", To: "drained",
 			Detail: fmt.Sprintf("took %s, %s cut off", time.Since(start).Round(time.Millisecond), plural(int(l.cut.Load()), "connection")),
 		})
 	}()
+}
+
+// lease waits for the leave of others to go, unless we are told to quit: until then we serve as ever.
+func (l *life) lease(ctx context.Context, cfg *config.Config) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-l.quitting:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	l.p.leases.take(ctx, cfg)
+}
+
+// forGood reports whether the process was told to quit: its work is done.
+func (l *life) forGood() bool {
+	select {
+	case <-l.quitting:
+		return true
+	default:
+		return false
+	}
 }
 
 // quit drains in a hurry, and lets the process end then.
@@ -106,12 +139,10 @@ func (l *life) drain(ctx context.Context, cfg *config.Config, start time.Time) {
 
 // grace is how long connections are still taken: not at all when we are told to quit.
 func (l *life) grace(cfg *config.Config) time.Duration {
-	select {
-	case <-l.quitting:
+	if l.forGood() {
 		return 0
-	default:
-		return cfg.Limits.DrainGrace
 	}
+	return cfg.Limits.DrainGrace
 }
 
 // awaitApp waits until the app is gone: none of its addresses takes a connection any more, and no call of it is in flight or

@@ -38,6 +38,9 @@ type registrations process
 // Changed implements registrar.Observer.
 func (o *registrations) Changed(service, registry string, from, to registration.State, why string) {
 	o.rec.RegistrationChanged(service, registry, from.String(), to.String(), why)
+	if to == registration.Passing {
+		o.leases.well(service, registry)
+	}
 }
 
 // Forgotten implements registrar.Observer.

@@ -60,6 +60,7 @@ type process struct {
 	own    *registrar.Registrar
 	admin  *admin.Server
 	life   *life
+	leases *leases
 	reload *reloader
 }
 
@@ -135,6 +136,7 @@ func newProcess(log *slog.Logger, paths []string, cfg *config.Config) (*process,
 	p.own = registrar.New(registrar.Options{
 		Open: openRegistrations, Observer: (*registrations)(p), Policy: admin.Published, Publish: publishPolicy,
 	})
+	p.leases = newLeases(p)
 	p.life = newLife(p, cfg)
 	p.reload = newReloader(p, paths, cfg)
 	p.admin = admin.New(admin.Options{Process: (*view)(p), Recorder: p.rec, Log: log})
@@ -192,6 +194,7 @@ func (p *process) live(signals <-chan os.Signal, failed <-chan error) error {
 // close ends all at once.
 func (p *process) close() {
 	p.life.stop()
+	p.leases.close(p.life.forGood())
 	p.proxy.Close()
 	p.admin.Close(closing())
 }

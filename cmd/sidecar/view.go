@@ -83,8 +83,11 @@ func (v *view) drained() admin.Drain {
 	case <-v.life.done:
 		return admin.Drain{State: "drained", Cut: int(v.life.cut.Load())}
 	default:
-		return admin.Drain{State: "draining"}
 	}
+	if !v.life.began.Load() {
+		return admin.Drain{State: "waiting"}
+	}
+	return admin.Drain{State: "draining"}
 }
 
 // Switches implements admin.Process.

@@ -28,8 +28,9 @@ var layers = map[string]string{
 	"xds":             "config discovery",
 
 	"discovery/registration": "",
+	"discovery/lease":        "",
 	"discovery/registrar":    "config discovery/registration",
-	"discovery/consul":       "config discovery discovery/registration",
+	"discovery/consul":       "config discovery discovery/registration discovery/lease",
 
 	"proxy/pipeline": "snapshot route route/rules balance resilience telemetry proxy/netio proxy/grpcweb",
 	"proxy/upstream": "snapshot proxy/netio proxy/pipeline",
@@ -55,7 +56,7 @@ var layers = map[string]string{
 
 // pure packages decide and do nothing else: time and randomness come in as arguments, nothing blocks, logs or counts.
 var pure = strings.Fields(`hystrix route route/rules balance resilience snapshot explain simulate proxy/sniff proxy/grammar proxy/grpcweb discovery/guard
-	discovery/registration intercept/rules inject/patch`)
+	discovery/registration discovery/lease intercept/rules inject/patch`)
 
 // worldly imports are none of a pure package's business, with everything below them.
 var worldly = strings.Fields(`context crypto/rand embed expvar io/ioutil log math/rand net os plugin runtime/metrics
