@@ -71,10 +71,6 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 	start := time.Now()
 	for {
 		p.mu.Lock()
-		if p.closed {
-			p.mu.Unlock()
-			return nil, upstream.ErrClosed
-		}
 		if c := p.pickLocked(); c != nil {
 			a := attempts.Get().(*attempt)
 			a.c, a.reused, a.queued = c, c.served > 0, time.Since(start)
@@ -219,10 +215,6 @@ func (p *Pool) dial(deadline, until time.Time) error {
 	if err == nil && c.gone {
 		err = errGoneAway
 	}
-	if err == nil && p.closed {
-		err = upstream.ErrClosed
-		c.session.nc.Abort()
-	}
 	if p.observer != nil && err == nil {
 		p.observer.Opened(time.Since(start))
 	}
@@ -288,7 +280,8 @@ func (c *clientConn) done() {
 	c.reserved--
 	p.wakeLocked(1)
 	c.retireLocked()
-	last := c.reserved == 0 && (p.closed || c.retired)
+	c.retired = c.retired || c.reserved == 0 && p.closed
+	last := c.reserved == 0 && c.retired
 	p.mu.Unlock()
 	if last {
 		c.session.end()
@@ -308,17 +301,18 @@ func (s *session) end() {
 // Sweep does nothing: sessions look after themselves.
 func (p *Pool) Sweep() {}
 
-// Close ends sessions without streams now and the others when their streams are over. Nobody gets one any more.
+// Close ends sessions without streams now and the others when their streams are over. An exchange that began when the endpoint
+// was there and asks only now is served all the same.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	var idle []*clientConn
 	for _, c := range p.conns {
 		if c.reserved == 0 {
+			c.retired = true
 			idle = append(idle, c)
 		}
 	}
-	p.wakeLocked(len(p.waiters))
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.session.end()

@@ -21,7 +21,6 @@ var (
 	ErrTimeout   = errors.New("connect timed out")
 	ErrSaturated = errors.New("limit.connections reached and nobody gave one back in time")
 	ErrWaiting   = errors.New("limit.connections and limit.waiting reached")
-	ErrClosed    = errors.New("pool closed")
 )
 
 const (
@@ -159,9 +158,6 @@ func (p *Pool) take(fresh bool) (*Conn, chan *Conn, error) {
 	s := p.settings.Load()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, nil, ErrClosed
-	}
 	if n := len(p.idle); n > 0 && !fresh {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
@@ -173,7 +169,7 @@ func (p *Pool) take(fresh bool) (*Conn, chan *Conn, error) {
 	if s.MaxOpen > 0 && p.open >= s.MaxOpen && fresh && len(p.idle) > 0 {
 		p.dropOldestLocked() // a fresh one is wanted and idle ones take up the room
 	}
-	if p.roomLocked() {
+	if p.closed || p.roomLocked() {
 		p.open++
 		p.dialing++
 		return nil, nil, nil
@@ -255,22 +251,14 @@ func (p *Pool) dial(connect time.Duration, until time.Time) (*Conn, error) {
 	if !until.IsZero() && until.Before(deadline) {
 		deadline = until
 	}
-	var nc net.Conn
-	err := ErrClosed
-	if !p.isClosed() {
-		nc, err = dial(p.network, p.address, deadline)
-	}
+	nc, err := dial(p.network, p.address, deadline)
 	p.mu.Lock()
 	p.dialing--
-	if err == nil && p.closed {
-		err = ErrClosed
-		_ = nc.Close()
-	}
 	if err != nil {
 		p.open--
 		p.placesLocked()
 		p.mu.Unlock()
-		if p.observer != nil && !errors.Is(err, ErrClosed) {
+		if p.observer != nil {
 			p.observer.ConnectFailed(errors.Is(err, ErrTimeout))
 		}
 		return nil, err
@@ -399,7 +387,8 @@ func (p *Pool) Sweep() {
 	}
 }
 
-// Close closes idle connections now and the others when they are given back. Nobody gets one any more.
+// Close closes idle connections now and the others when they are given back. Whoever still asks, an exchange that began when
+// the endpoint was there, is let dial at once, for itself alone.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -414,12 +403,6 @@ func (p *Pool) Close() {
 	for _, c := range idle {
 		c.Discard()
 	}
-}
-
-func (p *Pool) isClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
 }
 
 // Counts returns how many connections are open, idle and waited for.
