@@ -38,7 +38,7 @@ func TestFirstMesh(t *testing.T) {
 		r := start(t, cfg(), "x", "y")
 		r.sources["x"].say("a", "10.0.0.1:1")
 		r.sources["y"].say("b")
-		if r.after(100*time.Millisecond) != nil || r.isReady() {
+		if r.after(90*time.Millisecond) != nil || r.isReady() {
 			t.Error("applied before all answered")
 		}
 		if w := r.m.Waiting(); !slices.Equal(w, []discovery.Wait{{Service: "c", Source: "y"}}) {
@@ -55,17 +55,31 @@ func TestFirstMesh(t *testing.T) {
 	bubble(t, func(t *testing.T) { // one registry is dead (S-24, S-26, S-49)
 		r := start(t, cfg(), "x", "y")
 		r.sources["x"].say("a", "10.0.0.1:1")
-		m := r.after(time.Second)
+		if r.after(90*time.Millisecond) != nil {
+			t.Error("applied while lists come")
+		}
+		m := r.after(20 * time.Millisecond) // no further one comes
 		r.expect(m, "a", "10.0.0.1:1")
 		if m.Endpoints["c"] != nil {
 			t.Error("a set without an answer")
 		}
-		if r.after(3900 * time.Millisecond); r.isReady() {
+		if r.after(4800 * time.Millisecond); r.isReady() {
 			t.Error("ready too early")
 		}
 		if r.after(200 * time.Millisecond); !r.isReady() {
 			t.Error("not ready after ready_wait")
 		}
+	})
+}
+
+// Nobody answers at all: what needs no answer is served after a second.
+func TestFirstWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, doc([]string{"x"}, map[string][]string{"a": {"x"}, "b": {"10.0.0.9:1"}}), "x")
+		if r.after(990*time.Millisecond) != nil {
+			t.Error("applied while nobody answered")
+		}
+		r.expect(r.after(20*time.Millisecond), "b", "10.0.0.9:1")
 	})
 }
 

@@ -162,7 +162,7 @@ func TestBlackHoles(t *testing.T) {
 	sidecartest.Eventually(t, 5*time.Second, "the listener is open", func() bool { return sidecartest.Dials(p.Outbound) })
 	took := time.Since(began)
 	t.Logf("serving after %v", took)
-	if took > 2*time.Second { // a second, and the start of the process on a busy machine
+	if took > time.Second {
 		t.Errorf("serving after %v", took)
 	}
 }
