@@ -1,0 +1,84 @@
+package consul
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/e2e/consultest"
+	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
+)
+
+// One key turns a service off in every sidecar that follows the config centre, and its end turns it on again (S-165).
+func TestSwitch(t *testing.T) {
+	agent := consultest.Dev(t)
+	origin := who(t, "origin")
+	put(t, agent, "policies/reads", "timeout: 1s") // so that the store is not empty afterwards
+	var both []*sidecartest.Process
+	for range 2 {
+		both = append(both, sidecartest.Run(t, `
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {reviews: {endpoints: [%q]}}`, agent.HTTP, origin.Address))
+	}
+	each := func(within time.Duration, body string) {
+		t.Helper()
+		for _, p := range both {
+			seen(t, p, "reviews", within, body)
+		}
+	}
+	each(5*time.Second, "origin")
+	put(t, agent, "switches/no-reviews", `{service: reviews, enabled: true, answer: {body: "[]"}}`)
+	each(5*time.Second, "[]")
+	for _, p := range both {
+		if n := p.Metric(t, "sidecar_switch_state", `switch="no-reviews"`); n != 1 {
+			t.Errorf("the state is %v", n)
+		}
+	}
+	put(t, agent, "switches/no-reviews", `{service: reviews, enabled: false, answer: {body: "[]"}}`)
+	each(5*time.Second, "origin")
+	put(t, agent, "switches/no-reviews", `{service: reviews, enabled: true, answer: {body: "[]"}}`)
+	each(5*time.Second, "[]")
+	if out, ok := config(t, agent, "", "delete", "switches/no-reviews"); !ok {
+		t.Errorf("delete: %s", out)
+	}
+	each(5*time.Second, "origin")
+}
+
+// `consul maint` for a node or for one service takes the instances out, whatever their checks say, until it is over (S-208).
+func TestMaintenance(t *testing.T) {
+	agent := consultest.Dev(t)
+	a, b := who(t, "a"), who(t, "b")
+	id := agent.RegisterAt(t, "web", a.Address)
+	agent.RegisterAt(t, "web", b.Address)
+	agent.RegisterAt(t, "other", b.Address)
+	p := sidecartest.Run(t, `
+registries: {main: {consul: {address: %q}}}
+services: {web: {from: main}, other: {from: main}}`, agent.HTTP)
+	seen(t, p, "web", 5*time.Second, "a", "b")
+	maint := func(args ...string) {
+		t.Helper()
+		run(t, consultest.Binary(t), append([]string{"maint", "-http-addr=" + agent.HTTP}, args...)...)
+	}
+	maint("-enable", "-service", id, "-reason", "disk")
+	seen(t, p, "web", 5*time.Second, "b")
+	maint("-disable", "-service", id)
+	seen(t, p, "web", 5*time.Second, "a", "b")
+	// The node: all of it, though that leaves none (an operator means it, and no protection holds it up).
+	maint("-enable", "-reason", "kernel")
+	seen(t, p, "other", 5*time.Second, "503")
+	seen(t, p, "web", 5*time.Second, "503")
+	maint("-disable")
+	seen(t, p, "web", 5*time.Second, "a", "b")
+	seen(t, p, "other", 5*time.Second, "b")
+}
+
+// run runs a command, which must succeed.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+	return string(out)
+}
