@@ -19,7 +19,7 @@ func discoveryValue() value[Discovery] {
 
 func removalProtectionValue() value[RemovalProtection] {
 	return orNone(func(p *RemovalProtection) *Opt[bool] { return &p.Off }, object(
-		opt("max_ratio", "of the endpoints known; of few one may always go, the last one only with 100% (20%)", func(p *RemovalProtection) *Opt[float64] { return &p.MaxRatio }, ratio()),
+		opt("max_ratio", "of the endpoints known; at least one may always go (20%)", func(p *RemovalProtection) *Opt[float64] { return &p.MaxRatio }, ratio()),
 	))
 }
 

@@ -100,9 +100,8 @@ func (g *Guard) goesOn(now time.Time, r *Rules, short bool, d *Decision) {
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return !e.listed && !e.failing(now, r) })
 }
 
-// bound chooses who of those that fail health may go, at most floor(MaxRemoval × N), of small pools one, and reports whether
-// that keeps any (S-41, X-5). One alone stays: of everything that is left, all would be more than any share. Who has a place
-// keeps it; then those that failed before go first, the least recently failed stay.
+// bound chooses who of those that fail health may go, at most max(1, floor(MaxRemoval × N)), and reports whether that
+// keeps any (S-41, X-5). Who has a place keeps it; then those that failed before go first, the least recently failed stay.
 func (g *Guard) bound(now time.Time, r *Rules) (kept bool) {
 	var failing []*entry
 	known := 0
@@ -119,9 +118,9 @@ func (g *Guard) bound(now time.Time, r *Rules) (kept bool) {
 		}
 	}
 	allowed := len(failing)
-	if r.MaxRemoval > 0 && allowed > 0 {
+	if r.MaxRemoval > 0 && allowed > 1 {
 		const tiny = 1e-9 // of a product that should be whole
-		allowed = min(allowed, max(min(1, known-1), int(math.Floor(r.MaxRemoval*float64(known)+tiny))))
+		allowed = min(allowed, max(1, int(math.Floor(r.MaxRemoval*float64(known)+tiny))))
 		slices.SortFunc(failing, func(a, b *entry) int {
 			return cmp.Or(places(b.out, a.out), b.before.Compare(a.before), a.failed.Compare(b.failed), strings.Compare(a.address(), b.address()))
 		})

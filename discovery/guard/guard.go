@@ -15,8 +15,8 @@ import (
 
 // Rules are the bounds of one list. The zero Rules believe everything.
 type Rules struct {
-	// MaxRemoval is the share of the known endpoints that may go for failed health: at most floor(MaxRemoval × N), of
-	// few one, but not the last. 0 or less means no bound.
+	// MaxRemoval is the share of the known endpoints that may go for failed health: at most max(1, floor(MaxRemoval × N))
+	// . 0 or less means no bound.
 	MaxRemoval float64
 	// Below is the share of the endpoints known in Memory below which a list is no longer believed; 0 or less: never.
 	Below float64

@@ -125,20 +125,6 @@ func (w *world) settle() {
 	if len(w.last.Due) > 0 {
 		w.t.Fatal("checks are asked for without end")
 	}
-	w.keepsOne()
-}
-
-// keepsOne looks whether something is used while something is listed that was well, and nobody dies or says that it goes: the last one does
-// not go for failed health.
-func (w *world) keepsOne() {
-	if w.mortal || len(w.intent) > 0 || w.r.MaxRemoval == 0 || len(w.last.Use) > 0 {
-		return
-	}
-	for _, e := range w.g.entries {
-		if e.listed && e.passed {
-			w.t.Fatalf("%s is listed and was well, and nothing is used", e.address())
-		}
-	}
 }
 
 func (w *world) holds() {
