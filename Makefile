@@ -7,7 +7,7 @@ TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 UNIT    := $(GO) list ./... | grep -v /e2e/
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build docker test unit e2e interop race fuzz fuzz-long lint fmt bench profile demo demo-consul cover soak schema clean
+.PHONY: help setup build docker test unit e2e interop race fuzz fuzz-long lint fmt bench profile demo demo-consul cover properties soak schema clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ demo-consul: build ## a real Consul, services and sidecars: found, without regis
 cover: ## coverage of the unit tests, by package and in total
 	$(GO) test -coverprofile=cover.out $$($(UNIT))
 	@$(GO) tool cover -func=cover.out | tail -1
+
+properties: ## the properties of the deciding packages, each a million times (RUNS=n): a quarter of an hour
+	$(GO) test -run='^TestProperties$$' -runs=$(or $(RUNS),1000000) -timeout=1h -v ./resilience
+	$(GO) test -run='^TestWeightedCounts$$' -runs=$(or $(RUNS),1000000) -timeout=1h -v ./balance
+	$(GO) test -run='^TestNoPickOfWhatIsExcluded$$' -picks=$(or $(RUNS),1000000) -timeout=1h -v ./snapshot
 
 soak: build ## the long stories, then load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors
 	@scripts/setup.sh bench

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"flag"
 	"math/rand"
 	"testing"
 )
@@ -12,10 +13,13 @@ func gcd(a, b int) int {
 	return a
 }
 
+// runs is how many sets of weights are tried; `make properties` says a million.
+var runs = flag.Int("runs", 200, "generated sets of weights")
+
 // TestWeightedCounts: exact counts in any Σ ÷ gcd picks in a row, and no long runs (S-101, X-7).
 func TestWeightedCounts(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
-	for round := range 200 {
+	for round := range *runs {
 		n, most := 1+r.Intn(12), 1+r.Intn(12)
 		if round%10 == 0 {
 			n, most = 40+r.Intn(30), 60 // more than 32 different weights

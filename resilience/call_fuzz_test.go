@@ -118,45 +118,48 @@ func FuzzCall(f *testing.F) {
 	f.Add(uint64(0x1234567), []byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Add(uint64(0xffffffff), []byte("\x81\x0f\xf0\x22\x10\xff\x43\x99"))
 	f.Add(uint64(0x00ff00ff00ff), []byte("retry me once, retry me twice"))
-	f.Fuzz(func(t *testing.T, setup uint64, events []byte) {
-		bit := func(n int) bool { return setup>>n&1 == 1 }
-		p := resilience.Policy{
-			Timeout: 200 * time.Millisecond, PerTry: time.Duration(setup&3) * 40 * time.Millisecond,
-			Retries: int(setup >> 2 & 3), On: resilience.DefaultConditions(),
-			BackoffBase: time.Duration(setup>>4&3) * 5 * time.Millisecond, BackoffMax: 12 * time.Millisecond,
+	f.Fuzz(runCall)
+}
+
+// runCall plays what happens to one call.
+func runCall(t *testing.T, setup uint64, events []byte) {
+	bit := func(n int) bool { return setup>>n&1 == 1 }
+	p := resilience.Policy{
+		Timeout: 200 * time.Millisecond, PerTry: time.Duration(setup&3) * 40 * time.Millisecond,
+		Retries: int(setup >> 2 & 3), On: resilience.DefaultConditions(),
+		BackoffBase: time.Duration(setup>>4&3) * 5 * time.Millisecond, BackoffMax: 12 * time.Millisecond,
+	}
+	facts := resilience.Facts{Idempotent: bit(8), HasBody: bit(9), Rand: setup}
+	allowed := 0
+	switch setup >> 12 & 3 {
+	case 1:
+		p.DualSend, allowed = true, 1
+	case 2:
+		facts.BackupAfter, allowed = time.Duration(setup>>6&3)*10*time.Millisecond, 1
+	case 3:
+		facts.BackupAfter, facts.Backups = 10*time.Millisecond, resilience.NewBudget(resilience.BudgetConfig{})
+	}
+	m := &callModel{t: t, p: p, f: facts, deadline: epoch.Add(p.Timeout), retriesAllowed: p.Retries, secondsAllowed: allowed}
+	if bit(10) {
+		facts.Deadline = epoch.Add(time.Duration(setup>>16&0xff) * time.Millisecond)
+		if facts.Deadline.Before(m.deadline) {
+			m.deadline = facts.Deadline
 		}
-		facts := resilience.Facts{Idempotent: bit(8), HasBody: bit(9), Rand: setup}
-		allowed := 0
-		switch setup >> 12 & 3 {
-		case 1:
-			p.DualSend, allowed = true, 1
-		case 2:
-			facts.BackupAfter, allowed = time.Duration(setup>>6&3)*10*time.Millisecond, 1
-		case 3:
-			facts.BackupAfter, facts.Backups = 10*time.Millisecond, resilience.NewBudget(resilience.BudgetConfig{})
-		}
-		m := &callModel{t: t, p: p, f: facts, deadline: epoch.Add(p.Timeout), retriesAllowed: p.Retries, secondsAllowed: allowed}
-		if bit(10) {
-			facts.Deadline = epoch.Add(time.Duration(setup>>16&0xff) * time.Millisecond)
-			if facts.Deadline.Before(m.deadline) {
-				m.deadline = facts.Deadline
-			}
-		}
-		var budget *resilience.Budget
-		if bit(11) {
-			budget = resilience.NewBudget(resilience.BudgetConfig{MinPerSecond: 0.1})
-			m.retriesAllowed = min(p.Retries, 1)
-		}
-		var c resilience.Call
-		now := epoch
-		m.check(now, c.Start(&p, budget, now, facts))
-		for len(events) > 1 {
-			now = now.Add(time.Duration(events[0]>>3) * time.Millisecond)
-			playEvent(m, &c, now, events[0]&7, events[1])
-			events = events[2:]
-		}
-		finishCall(m, &c, now)
-	})
+	}
+	var budget *resilience.Budget
+	if bit(11) {
+		budget = resilience.NewBudget(resilience.BudgetConfig{MinPerSecond: 0.1})
+		m.retriesAllowed = min(p.Retries, 1)
+	}
+	var c resilience.Call
+	now := epoch
+	m.check(now, c.Start(&p, budget, now, facts))
+	for len(events) > 1 {
+		now = now.Add(time.Duration(events[0]>>3) * time.Millisecond)
+		playEvent(m, &c, now, events[0]&7, events[1])
+		events = events[2:]
+	}
+	finishCall(m, &c, now)
 }
 
 func playEvent(m *callModel, c *resilience.Call, now time.Time, what, detail byte) {

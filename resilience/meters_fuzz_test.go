@@ -91,21 +91,24 @@ func (m *breakerModel) probed(cancel bool, r resilience.CallResult) {
 func FuzzBreaker(f *testing.F) {
 	f.Add(byte(0), []byte{0, 9, 9, 9, 9, 0xff, 0xff, 8, 9})
 	f.Add(byte(2), []byte("\x09\x09\x09\x09\xfc\xfc\xfc\xfc\xfc\xfc\x08\x08\x09\x0a\x0b"))
-	f.Fuzz(func(t *testing.T, probes byte, events []byte) {
-		n := 1 + int(probes&3)
-		m := &breakerModel{t: t, n: n, now: epoch, b: resilience.NewBreaker(resilience.BreakerConfig{
-			RequestVolume: modelVolume, Window: 4 * modelBucket, Buckets: 4, SleepWindow: modelSleep, HalfOpenProbes: n,
-		})}
-		for _, e := range events {
-			m.now = m.now.Add(time.Duration(e>>2) * 7 * time.Millisecond)
-			if e&2 == 0 {
-				m.call(e&1 == 1)
-			} else {
-				m.probed(e&1 == 1, resilience.CallResult(e>>3&3))
-			}
+	f.Fuzz(runBreaker)
+}
+
+// runBreaker plays what happens to one breaker.
+func runBreaker(t *testing.T, probes byte, events []byte) {
+	n := 1 + int(probes&3)
+	m := &breakerModel{t: t, n: n, now: epoch, b: resilience.NewBreaker(resilience.BreakerConfig{
+		RequestVolume: modelVolume, Window: 4 * modelBucket, Buckets: 4, SleepWindow: modelSleep, HalfOpenProbes: n,
+	})}
+	for _, e := range events {
+		m.now = m.now.Add(time.Duration(e>>2) * 7 * time.Millisecond)
+		if e&2 == 0 {
+			m.call(e&1 == 1)
+		} else {
+			m.probed(e&1 == 1, resilience.CallResult(e>>3&3))
 		}
-		neverWedged(t, m.b, m.now.Add(modelSleep), n)
-	})
+	}
+	neverWedged(t, m.b, m.now.Add(modelSleep), n)
 }
 
 // neverWedged: whatever happened, after a sleep window calls that succeed close the breaker.
@@ -175,25 +178,28 @@ func (m *outlierModel) event(what, detail byte, h *resilience.EndpointHealth) {
 func FuzzOutlier(f *testing.F) {
 	f.Add([]byte{4, 0, 8, 1, 8, 1, 8, 1, 8, 1, 0xf8, 2, 0x10, 3})
 	f.Add([]byte("\x07\x01\x01\x01\x02\x02\x02\x03\x03\x03\xff\xfe\xfd\x84\x85\x86\x87"))
-	f.Fuzz(func(t *testing.T, events []byte) {
-		share := map[bool]float64{true: 0.5, false: 0.2}[len(events)%2 == 0]
-		m := &outlierModel{
-			t: t, now: epoch, most: max(1, int(share*8)), usable: 8,
-			row: map[*resilience.EndpointHealth]int{}, out: map[*resilience.EndpointHealth]time.Time{},
-			o: resilience.NewOutlier(resilience.OutlierConfig{
-				ConsecutiveFailures: 3, RequestVolume: 6, MaxEjected: share, EjectFor: time.Second,
-				EjectMax: 4 * time.Second, ProbeInterval: time.Second, Window: 2 * time.Second,
-			}),
-		}
-		hs := make([]resilience.EndpointHealth, 8)
-		m.o.SetSize(m.now, 8, 8)
-		for len(events) > 1 {
-			m.now = m.now.Add(time.Duration(events[0]>>3) * 20 * time.Millisecond)
-			m.event(events[0]&7, events[1], &hs[events[1]&7])
-			events = events[2:]
-		}
-		allReturn(t, m.o, m.now.Add(time.Minute), len(m.out))
-	})
+	f.Fuzz(runOutlier)
+}
+
+// runOutlier plays what happens to one service.
+func runOutlier(t *testing.T, events []byte) {
+	share := map[bool]float64{true: 0.5, false: 0.2}[len(events)%2 == 0]
+	m := &outlierModel{
+		t: t, now: epoch, most: max(1, int(share*8)), usable: 8,
+		row: map[*resilience.EndpointHealth]int{}, out: map[*resilience.EndpointHealth]time.Time{},
+		o: resilience.NewOutlier(resilience.OutlierConfig{
+			ConsecutiveFailures: 3, RequestVolume: 6, MaxEjected: share, EjectFor: time.Second,
+			EjectMax: 4 * time.Second, ProbeInterval: time.Second, Window: 2 * time.Second,
+		}),
+	}
+	hs := make([]resilience.EndpointHealth, 8)
+	m.o.SetSize(m.now, 8, 8)
+	for len(events) > 1 {
+		m.now = m.now.Add(time.Duration(events[0]>>3) * 20 * time.Millisecond)
+		m.event(events[0]&7, events[1], &hs[events[1]&7])
+		events = events[2:]
+	}
+	allReturn(t, m.o, m.now.Add(time.Minute), len(m.out))
 }
 
 func checkVerdict(t *testing.T, v resilience.EjectVerdict, was bool, row int) {
@@ -284,31 +290,34 @@ func (m *limiterModel) leave(i int) {
 
 func FuzzLimiter(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 4, 4, 8, 9, 7, 0x84})
-	f.Fuzz(func(t *testing.T, events []byte) {
-		const most, places = 2, 3
-		m := &limiterModel{t: t, now: epoch, l: resilience.NewLimiter(resilience.LimiterConfig{
-			Max: most, Waiting: places, Wait: 50 * time.Millisecond, Name: resilience.LimitConcurrency,
-		})}
-		for _, e := range events {
-			m.now = m.now.Add(time.Duration(e>>3) * time.Millisecond)
-			switch e & 7 {
-			case 0, 1, 2, 3:
-				m.acquire()
-			case 4, 5, 6:
-				m.release()
-			case 7:
-				m.leave(int(e >> 3))
-			}
-			runs, waits := m.l.InUse()
-			if runs != m.runs || runs > most || waits > places || waits > len(m.queue) {
-				t.Fatalf("running %d, it says %d; waiting %d of at most %d", m.runs, runs, waits, len(m.queue))
-			}
+	f.Fuzz(runLimiter)
+}
+
+// runLimiter plays what happens to one limiter.
+func runLimiter(t *testing.T, events []byte) {
+	const most, places = 2, 3
+	m := &limiterModel{t: t, now: epoch, l: resilience.NewLimiter(resilience.LimiterConfig{
+		Max: most, Waiting: places, Wait: 50 * time.Millisecond, Name: resilience.LimitConcurrency,
+	})}
+	for _, e := range events {
+		m.now = m.now.Add(time.Duration(e>>3) * time.Millisecond)
+		switch e & 7 {
+		case 0, 1, 2, 3:
+			m.acquire()
+		case 4, 5, 6:
+			m.release()
+		case 7:
+			m.leave(int(e >> 3))
 		}
-		for ; m.runs > 0; m.runs-- {
-			m.l.Release(m.now.Add(time.Hour))
+		runs, waits := m.l.InUse()
+		if runs != m.runs || runs > most || waits > places || waits > len(m.queue) {
+			t.Fatalf("running %d, it says %d; waiting %d of at most %d", m.runs, runs, waits, len(m.queue))
 		}
-		if r, w := m.l.InUse(); r != 0 || w != 0 {
-			t.Fatalf("%d run and %d wait at the end", r, w)
-		}
-	})
+	}
+	for ; m.runs > 0; m.runs-- {
+		m.l.Release(m.now.Add(time.Hour))
+	}
+	if r, w := m.l.InUse(); r != 0 || w != 0 {
+		t.Fatalf("%d run and %d wait at the end", r, w)
+	}
 }
