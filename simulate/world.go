@@ -167,7 +167,14 @@ func (l *Latency) draw(d *dice) time.Duration {
 	if len(l.values) == 1 {
 		return l.values[0]
 	}
-	u := d.unit()
+	return l.At(d.unit())
+}
+
+// At is the time that a share u of all, 0 ≤ u < 1, does not exceed.
+func (l *Latency) At(u float64) time.Duration {
+	if len(l.values) == 1 {
+		return l.values[0]
+	}
 	i := 1
 	for i < len(l.quantiles)-1 && u >= l.quantiles[i] {
 		i++
@@ -176,6 +183,3 @@ func (l *Latency) draw(d *dice) time.Duration {
 	part := (u - l.quantiles[i-1]) / (l.quantiles[i] - l.quantiles[i-1])
 	return time.Duration(low * math.Pow(high/low, part))
 }
-
-// Fixed is the one time of a latency that does not vary, else the lowest.
-func (l *Latency) Fixed() time.Duration { return l.values[0] }

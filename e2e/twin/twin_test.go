@@ -118,7 +118,7 @@ func (w *twin) play(t *testing.T, s *simulate.Scenario) seen {
 	var nodes []*node
 	for _, class := range s.World["svc"].Nodes {
 		for range class.Count {
-			nodes = append(nodes, newNode(t, class.Latency.Fixed()))
+			nodes = append(nodes, newNode(t, func() time.Duration { return class.Latency.At(0) }))
 		}
 	}
 	addresses := make([]string, len(nodes))
@@ -160,16 +160,17 @@ func (w *twin) play(t *testing.T, s *simulate.Scenario) seen {
 	return seen{float64(good) / float64(len(calls)), attempts / float64(len(calls)), at(0.5), at(0.9)}
 }
 
-// node is an endpoint that takes a fixed time, and has faults.
+// node is an endpoint that takes a time of a distribution, and has faults.
 type node struct {
 	address string
-	latency time.Duration
+	latency func() time.Duration
+	served  atomic.Int64
 	fault   atomic.Pointer[simulate.Fault]
 	server  *http.Server
 	release chan struct{} // closed at the end: what hangs ends
 }
 
-func newNode(t *testing.T, latency time.Duration) *node {
+func newNode(t *testing.T, latency func() time.Duration) *node {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -198,7 +199,8 @@ func (n *node) begin(f *simulate.Fault) {
 // ServeHTTP implements http.Handler.
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := n.fault.Load()
-	wait := time.After(n.latency)
+	n.served.Add(1)
+	wait := time.After(n.latency())
 	if f != nil && f.Hang {
 		wait = nil
 	}
