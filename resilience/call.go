@@ -115,6 +115,9 @@ func (c *Call) Result(now time.Time, slot int, o Outcome) Action {
 	bit := uint8(1) << slot
 	c.live &^= bit
 	c.last = o.reason()
+	if o.Broken { // also for what another attempt, still in flight, comes to
+		c.broken, c.overlaps = true, false
+	}
 	if o.Kind != TimedOut {
 		bit = 0
 	}
@@ -190,7 +193,7 @@ func (c *Call) refuse(o Outcome) Why {
 		return WhyPushback
 	case !c.atHand(o):
 		return WhyBody
-	case c.broken, o.Broken:
+	case c.broken:
 		return WhyBreaker
 	case c.retries >= c.p.Retries:
 		return WhyExhausted

@@ -186,7 +186,7 @@ func playEvent(m *callModel, c *resilience.Call, now time.Time, what, detail byt
 	default:
 		o := resilience.Outcome{
 			Kind: resilience.Kind(detail >> 2 % 9), Status: []int{200, 500, 503, 404}[detail>>6&3],
-			Sent: what&1 == 1, Reused: detail&0x80 != 0, Replayable: what&2 == 2, Untried: detail&0x40 != 0,
+			Sent: what&1 == 1, Reused: detail&0x80 != 0, Replayable: what&2 == 2 && !m.bodyLost, Untried: detail&0x40 != 0,
 			Broken: detail == 0x55,
 		}
 		m.result(slot, o)

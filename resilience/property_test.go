@@ -27,10 +27,14 @@ func TestProperties(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(*runs) {
-				if run(t, rand.New(rand.NewPCG(seed, 1))); t.Failed() {
-					t.Fatalf("seed %d", seed)
+			var seed uint64
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
 				}
+			})
+			for seed = range uint64(*runs) {
+				run(t, rand.New(rand.NewPCG(seed, 1)))
 			}
 		})
 	}
