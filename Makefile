@@ -64,7 +64,7 @@ profile: build ## CPU profile of the data path under load, for go tool pprof or 
 demo: build ## toy services, faults and traffic in one process, and a page of what happens
 	$(BIN) demo
 
-demo-consul: build ## a real Consul, services and sidecars: found, without registry, protected, drained, switched; half a minute
+demo-consul: build ## a real Consul, services and sidecars: found, without registry, protected, drained, switched, started without it; a minute
 	@scripts/setup.sh consul
 	@$(GO) test -c -o bin/demo-consul ./e2e/demo
 	@SIDECAR_BINARY=$(CURDIR)/$(BIN) bin/demo-consul -test.timeout=5m

@@ -67,6 +67,11 @@ services: {mine: {endpoints: [%q]}}`, agent.HTTP, local.Address)
 		return p.Metric(t, "sidecar_config_documents", `state="refused"`) == 1
 	})
 	seen(t, p, "other", 5*time.Second, "a")
+	for _, part := range []string{"kv main:sidecar/services/third@", "services.third.hosts", "services.other"} {
+		if said := p.Said(); !strings.Contains(said, part) {
+			t.Errorf("the conflict is told without %s: %s", part, said)
+		}
+	}
 
 	// A mended document is in force; a deleted one is gone.
 	put(t, agent, "services/web", "endpoints: ["+a.Address+"]")
@@ -186,5 +191,23 @@ services: {web: {endpoints: [%q]}}`, agent.HTTP, a.Address)
 	// Nothing changed: nothing is written. Endpoints that come and go touch no document.
 	if out := publish(); out != "" {
 		t.Errorf("%q", out)
+	}
+	// It is taken back: who relies on it keeps it, and says so; who starts afterwards does not have it (S-13).
+	put(t, agent, "policies/reads", "timeout: 1s") // so that the store is not empty
+	if out, ok := config(t, agent, "", "delete", "published/web"); !ok || out != "published/web: deleted\n" {
+		t.Errorf("%q", out)
+	}
+	sidecartest.Eventually(t, 5*time.Second, "the caller says that it keeps it", func() bool {
+		return p.Metric(t, "sidecar_config_documents", `state="kept"`) == 1
+	})
+	if n := p.Metric(t, "sidecar_policy_inherited_fields", `service="web"`, `route="save"`); n != 2 {
+		t.Errorf("%v fields are inherited", n)
+	}
+	later := sidecartest.Run(t, `
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {web: {endpoints: [%q]}}`, agent.HTTP, a.Address)
+	if n := later.Metric(t, "sidecar_policy_inherited_fields", `service="web"`); n != 0 {
+		t.Errorf("%v fields are inherited by one that starts now", n)
 	}
 }

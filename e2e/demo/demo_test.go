@@ -31,19 +31,23 @@ func TestConsul(t *testing.T) {
 	s.massCritical()
 	s.drain()
 	s.groupSwitch()
+	s.keySwitch()
+	s.halfDead()
+	s.deadStart()
 	s.end()
 }
 
 // story is told line by line. A claim that does not hold ends it.
 type story struct {
-	t        *testing.T
-	began    time.Time
-	consul   *consultest.Agent
-	caller   *sidecartest.Process
-	pods     []*pod   // of shop
-	catalog  []string // ids of its instances, which have no sidecar: they were registered by hand
-	services []string
-	loads    map[string]*sidecartest.Load // by service
+	t           *testing.T
+	began       time.Time
+	consul      *consultest.Agent
+	caller      *sidecartest.Process
+	pods        []*pod   // of shop
+	catalog     []string // ids of its instances, which have no sidecar: they were registered by hand
+	services    []string
+	catalogApps []*sidecartest.Origin
+	loads       map[string]*sidecartest.Load // by service
 }
 
 // pod is one instance of shop: an app and the sidecar before it.
@@ -132,6 +136,7 @@ func (s *story) newPod(group string) *pod {
 func (s *story) register() {
 	s.t.Helper()
 	app := sidecartest.Answer(s.t, sidecartest.OK("catalog"))
+	s.catalogApps = append(s.catalogApps, app)
 	host, port, err := net.SplitHostPort(app.Address)
 	if err != nil {
 		s.t.Fatal(err)
