@@ -22,6 +22,7 @@ func linkDocuments(list []*config.Link) []object {
 			match["size_over"] = bytesText(l.SizeOver)
 		}
 		putList(match, "route", l.Routes)
+		putList(match, "priority", l.Priorities)
 		v := object{"name": l.Name, "match": match}
 		putOpt(v, "connections", l.Connections, same[int])
 		all = append(all, v)

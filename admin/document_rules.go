@@ -34,6 +34,7 @@ func rulesDocument(r *config.Rules) []object {
 		putOpt(v, "enabled", rule.Enabled, same[bool])
 		putOpt(v, "force", rule.Force, same[bool])
 		putOpt(v, "runtime", rule.Runtime, same[bool])
+		putOpt(v, "until", rule.Until, config.Instant.String)
 		list = append(list, v)
 	}
 	return list

@@ -519,6 +519,7 @@ type Link struct {
 	Name        string
 	SizeOver    int64    // calls whose body is announced to be larger; 0: the size says nothing
 	Routes      []string // calls of these routes, whatever their size
+	Priorities  []string // calls that carry one of these in PriorityHeader
 	Connections Opt[int] // bound of the class at each endpoint; not set: limit.connections
 	From        Origin
 }

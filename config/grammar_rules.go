@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -56,6 +57,7 @@ func ruleValue() value[Rule] {
 		opt("enabled", "false: it is kept and does not act (true)", func(r *Rule) *Opt[bool] { return &r.Enabled }, boolean()),
 		opt("force", "what leaves no endpoint: true refuses, false is passed over (false)", func(r *Rule) *Opt[bool] { return &r.Force }, boolean()),
 		opt("runtime", "a script is asked for each call, not once for each list of endpoints (false)", func(r *Rule) *Opt[bool] { return &r.Runtime }, boolean()),
+		opt("until", "it acts no more from then on: a ban that ends by itself (2026-12-01T10:00:00Z)", func(r *Rule) *Opt[Instant] { return &r.Until }, instant()),
 	)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Rule) bool {
@@ -72,6 +74,17 @@ func ruleValue() value[Rule] {
 		return inner(d, n, out)
 	}
 	return whole
+}
+
+// instant is a point in time (RFC 3339).
+func instant() value[Instant] {
+	return convert(line(), func(s string) (Instant, string) {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return 0, "a time like 2026-12-01T10:00:00Z is expected, got " + strconv.Quote(s)
+		}
+		return Instant(t.Unix()), ""
+	})
 }
 
 // oneRule sees to it that a map says one rule, and writes when and then as the condition that they are.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Rules are the rules of one service. Those of the source with the highest rank count, as a whole (S-127, X-10).
@@ -23,7 +24,17 @@ type Rule struct {
 	Enabled  Opt[bool]
 	Force    Opt[bool]
 	Runtime  Opt[bool]
+	Until    Opt[Instant] // it acts no more from then on
 }
+
+// Instant is a point in time, in seconds since 1970 (UTC).
+type Instant int64
+
+// Time is i as such.
+func (i Instant) Time() time.Time { return time.Unix(int64(i), 0).UTC() }
+
+// String writes i as it is read.
+func (i Instant) String() string { return i.Time().Format(time.RFC3339) }
 
 // GroupSwitch sends calls that are meant for one group to others (S-133).
 type GroupSwitch struct {
@@ -44,6 +55,9 @@ type Grey struct {
 	Else    string // any | fail: when a service has none of these endpoints
 	Enabled bool
 }
+
+// PriorityHeader carries the priority of a request from hop to hop, as a word that callers choose (S-182, S-185).
+const PriorityHeader = "x-priority"
 
 // GreyHeader carries the names of the grey releases that a request belongs to from hop to hop.
 const GreyHeader = "x-grey"

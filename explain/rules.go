@@ -2,6 +2,7 @@ package explain
 
 import (
 	"strings"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/route/rules"
@@ -17,6 +18,7 @@ type Rule struct {
 	Removed  []string `json:"removed"`
 	Passed   bool     `json:"passed_over,omitempty"` // it would have left none, and does not say force
 	Forbids  bool     `json:"forbids,omitempty"`
+	Until    string   `json:"until,omitempty"`     // it acts no more from then on
 	EachCall bool     `json:"each_call,omitempty"` // a script that is asked for each call: what it leaves depends on that
 	Error    string   `json:"error,omitempty"`
 }
@@ -53,7 +55,7 @@ func (q *question) method() string {
 // guarded tells whether our own app refuses the caller by a rule.
 func (q *question) guarded() bool {
 	a := q.facts.Caller.Addr.Unmap().WithZone("")
-	r := q.svc.Refuses(a, a.String(), q.method())
+	r := q.svc.Refuses(a, a.String(), q.method(), q.now)
 	if r == nil {
 		return false
 	}
@@ -86,7 +88,7 @@ func (q *question) ruled(t *snapshot.Target, g *snapshot.Grey, v *Target) *snaps
 	if t.Grey != nil {
 		v.GreyOnly = t.Grey.Config.Name
 	}
-	t = t.Under(q.method())
+	t = t.Under(q.method(), q.now)
 	for _, s := range t.Steps {
 		r := ruleOf(s.Rule)
 		r.Passed = s.Passed
@@ -112,7 +114,11 @@ func (q *question) ruled(t *snapshot.Target, g *snapshot.Grey, v *Target) *snaps
 }
 
 func ruleOf(r *rules.Rule) Rule {
-	return Rule{Name: r.Name, Text: r.Text, From: r.From, Priority: r.Priority, Removed: []string{}}
+	v := Rule{Name: r.Name, Text: r.Text, From: r.From, Priority: r.Priority, Removed: []string{}}
+	if !r.Until.IsZero() {
+		v.Until = r.Until.UTC().Format(time.RFC3339)
+	}
+	return v
 }
 
 // ruleRow says what a rule did.
@@ -131,6 +137,9 @@ func ruleRow(r *Rule) []string {
 		did = "passed over: it would leave nobody, and does not say force"
 	case len(r.Removed) > 0:
 		did = "takes out " + strings.Join(r.Removed, " ")
+	}
+	if r.Until != "" {
+		did += ", until " + r.Until
 	}
 	name := r.Text
 	if r.Name != "" {

@@ -86,7 +86,7 @@ func (x *call) choose() bool {
 		to = to.For(g)
 	}
 	method := x.method()
-	x.to = to.Under(method).Ask(&x.facts, method)
+	x.to = to.Under(method, x.c.sim.now).Ask(&x.facts, method)
 	if x.to.Forbidden != nil {
 		x.end(resilience.Forbidden, 0)
 		return false
@@ -242,7 +242,7 @@ func (x *call) live() []*attempt {
 func (x *call) try(a resilience.Action) {
 	sim := x.c.sim
 	if len(x.tried) > 0 && x.to.Spare() != nil && !x.to.Set.Untried(x.tried) { // a grey release falls back to all others
-		x.to, x.tried = x.to.Spare().Under(x.method()), x.tried[:0]
+		x.to, x.tried = x.to.Spare().Under(x.method(), x.c.sim.now), x.tried[:0]
 	}
 	x.c.hint(&x.hint, x.tried)
 	if !x.hint.HasHash && x.rt.Hash.On != "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/route"
 )
 
 // Link is a class of calls that have connections of their own to each endpoint (S-185).
@@ -14,13 +15,14 @@ type Link struct {
 	SizeOver    int64
 	Connections int // bound at each endpoint
 	routes      []string
+	priorities  []string
 }
 
 // linksOf compiles the links of a service.
 func linksOf(cfg *config.Service, limit int) []Link {
 	var list []Link
 	for _, l := range cfg.Links {
-		list = append(list, Link{Name: l.Name, SizeOver: l.SizeOver, Connections: l.Connections.Or(limit), routes: l.Routes})
+		list = append(list, Link{Name: l.Name, SizeOver: l.SizeOver, Connections: l.Connections.Or(limit), routes: l.Routes, priorities: l.Priorities})
 	}
 	return list
 }
@@ -30,16 +32,25 @@ func sameLinks(a, b []Link) bool {
 	return slices.EqualFunc(a, b, func(x, y Link) bool { return x.Name == y.Name })
 }
 
-// Link returns the class of a call of a route, with a body of a length (negative: not known): 0 for none, else 1 + the
-// index in Links. The first that fits counts.
-func (s *Service) Link(route string, length int64) int {
+// Link returns the class of a call of a route, with a body of a length (negative: not known) and fields: 0 for none, else 1 +
+// the index in Links. The first that fits counts.
+func (s *Service) Link(name string, length int64, fields route.Fields) int {
 	for i := range s.Links {
 		l := &s.Links[i]
-		if l.SizeOver > 0 && length > l.SizeOver || len(l.routes) > 0 && slices.Contains(l.routes, route) {
+		if l.SizeOver > 0 && length > l.SizeOver || slices.Contains(l.routes, name) || l.prioritized(fields) {
 			return i + 1
 		}
 	}
 	return 0
+}
+
+// prioritized reports whether the fields say one of the priorities of the class.
+func (l *Link) prioritized(fields route.Fields) bool {
+	if len(l.priorities) == 0 {
+		return false
+	}
+	priority, ok := fields.Get(config.PriorityHeader)
+	return ok && slices.Contains(l.priorities, priority)
 }
 
 // sharedLimits makes the bulkheads; each goes on with what runs and waits in its namesake.

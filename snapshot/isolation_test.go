@@ -6,6 +6,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/resilience"
+	"github.com/sidecar-mesh/sidecar/route"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 )
 
@@ -61,30 +62,34 @@ services: {b: {endpoints: [10.0.0.1:80]}}
 	}
 }
 
-// TestLink: the first class that fits, by announced size or by route.
+// TestLink: the first class that fits, by announced size, route or priority (S-185).
 func TestLink(t *testing.T) {
 	s := meshtest.Compile(t, `services:
   a:
     endpoints: [10.0.0.1:80]
     routes: [{name: up, match: /up}, {name: down, match: /down}]
-    links: [{name: large, match: {size_over: 1MiB}, connections: 4}, {name: bulk, match: {route: [up, down], size_over: 1KiB}}]
+    links: [{name: large, match: {size_over: 1MiB}, connections: 4}, {name: bulk, match: {route: [up, down], size_over: 1KiB}}, {name: late, match: {priority: [batch, low]}}]
 `)
 	a, _ := s.Outbound.Get("a")
 	for _, row := range []struct {
-		route  string
-		length int64
-		want   int
+		name     string
+		length   int64
+		want     int
+		priority string
 	}{
-		{"", 0, 0},
-		{"", 1 << 10, 0},
-		{"", 1<<10 + 1, 2},
-		{"up", 0, 2},
-		{"down", -1, 2}, // not announced: the route says it
-		{"", -1, 0},
-		{"up", 1<<20 + 1, 1},
+		{"", 0, 0, ""},
+		{"", 0, 3, "low"},
+		{"", 0, 0, "high"},
+		{"up", 0, 2, "low"},
+		{"", 1 << 10, 0, ""},
+		{"", 1<<10 + 1, 2, ""},
+		{"up", 0, 2, ""},
+		{"down", -1, 2, ""}, // not announced: the route says it
+		{"", -1, 0, ""},
+		{"up", 1<<20 + 1, 1, ""},
 	} {
-		if got := a.Link(row.route, row.length); got != row.want {
-			t.Errorf("route %q, length %d: class %d, want %d", row.route, row.length, got, row.want)
+		if got := a.Link(row.name, row.length, route.FieldList{{Name: config.PriorityHeader, Value: row.priority}}); got != row.want {
+			t.Errorf("route %q, length %d: class %d, want %d", row.name, row.length, got, row.want)
 		}
 	}
 	if a.Links[0].Connections != 4 || a.Links[1].Connections != 1024 {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"sync/atomic"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/route"
@@ -99,7 +100,7 @@ func newRuled(t *Target, m membership, prev *Target) *ruled {
 			first[mask] = r.make(mask, was.Set)
 		}
 	}
-	mask := r.view.Mask("")
+	mask := r.view.Mask("", time.Time{}) // as long as no rule has ended
 	if first[mask] == nil {
 		first[mask] = r.make(mask, setOf(prev))
 	}
@@ -107,13 +108,13 @@ func newRuled(t *Target, m membership, prev *Target) *ruled {
 	return r
 }
 
-// Under returns the target as rules leave it for a method. It does not allocate for methods that it has seen the like of.
-func (t *Target) Under(method string) *Target {
+// Under returns the target as rules leave it for a method at now. It does not allocate for methods that it has seen the like of.
+func (t *Target) Under(method string, now time.Time) *Target {
 	if t.ruled == nil {
 		return t
 	}
 	r := t.ruled
-	mask := r.view.Mask(method)
+	mask := r.view.Mask(method, now)
 	if v := (*r.variants.Load())[mask]; v != nil {
 		return v
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/route"
@@ -84,6 +85,9 @@ func parse(w *config.Rule) (list []rules.Rule, warnings []string, err error) {
 		r.Enabled = w.Enabled.Or(r.Enabled)
 		r.Force = w.Force.Or(r.Force)
 		r.Runtime = w.Runtime.Or(r.Runtime)
+		if w.Until.Set {
+			r.Until = w.Until.Value.Time()
+		}
 	}
 	return list, warnings, nil
 }
@@ -194,9 +198,9 @@ func (r *Route) Method(grpcPath string) string {
 // errNoScripts is what a script rule says where no engine is built in.
 var errNoScripts = errors.New("script rules are not available here")
 
-// Refuses returns the rule by which our own app refuses a caller, nil if none does. It judges by the address alone: what
+// Refuses returns the rule by which our own app refuses a caller at now, nil if none does. It judges by the address alone: what
 // else a caller is, only it knows. It does not allocate.
-func (s *Service) Refuses(caller netip.Addr, text, method string) *rules.Rule {
+func (s *Service) Refuses(caller netip.Addr, text, method string, now time.Time) *rules.Rule {
 	if s.Guard == nil {
 		return nil
 	}
@@ -205,5 +209,5 @@ func (s *Service) Refuses(caller netip.Addr, text, method string) *rules.Rule {
 	if caller.IsValid() {
 		party.Hosts = hosts[:]
 	}
-	return s.Guard.Refuses(&party, method)
+	return s.Guard.Refuses(&party, method, now)
 }

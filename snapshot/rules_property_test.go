@@ -38,7 +38,7 @@ func TestNoPickOfWhatIsExcluded(t *testing.T) {
 			f := &route.Facts{Fields: route.FieldList{{Name: "x-uid", Value: []string{"1", "2"}[r.IntN(2)]}}}
 			g, _ := s.GreyOf(f)
 			method := []string{"getUser", "saveUser", ""}[r.IntN(3)]
-			target := svc.Rest.Targets[0].For(g).Under(method)
+			target := svc.Rest.Targets[0].For(g).Under(method, time.Time{})
 			for _, e := range target.Endpoints {
 				e.Meter.State.Store([]uint32{0, balance.StateEjected, balance.StateDraining}[r.IntN(3)])
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/route"
@@ -14,7 +15,7 @@ import (
 
 // left lists the last parts of the addresses that rules leave to a method, "forbidden" where they refuse.
 func left(t *snapshot.Target, method string) string {
-	u := t.Under(method)
+	u := t.Under(method, time.Time{})
 	if u.Forbidden != nil {
 		return "forbidden"
 	}
@@ -142,9 +143,9 @@ func TestUnderAllocatesNothing(t *testing.T) {
 	s := ruled(t, "address: 10.1.1.1", "10.0.0.1:80, 10.0.0.2:80", `"method = get*,find* => host = 10.0.0.1"`, `"method = save* => host = 10.0.0.2"`)
 	svc, _ := s.Outbound.Get("catalog")
 	target := svc.Rest.Targets[0]
-	target.Under("getUser")
-	target.Under("saveUser")
-	if n := testing.AllocsPerRun(100, func() { target.Under("getItem"); target.Under("saveItem") }); n != 0 {
+	target.Under("getUser", time.Time{})
+	target.Under("saveUser", time.Time{})
+	if n := testing.AllocsPerRun(100, func() { target.Under("getItem", time.Time{}); target.Under("saveItem", time.Time{}) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -167,12 +168,12 @@ rules:
 		{"11.0.0.1", "dropAll", true},
 		{"11.0.0.1", "getAll", false},
 	} {
-		if got := shop.Refuses(netip.MustParseAddr(c.caller), c.caller, c.method) != nil; got != c.refused {
+		if got := shop.Refuses(netip.MustParseAddr(c.caller), c.caller, c.method, time.Time{}) != nil; got != c.refused {
 			t.Errorf("%s calls %q: refused %v, want %v", c.caller, c.method, got, c.refused)
 		}
 	}
 	a := netip.MustParseAddr("10.0.0.2")
-	if n := testing.AllocsPerRun(100, func() { shop.Refuses(a, "10.0.0.2", "get") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { shop.Refuses(a, "10.0.0.2", "get", time.Time{}) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

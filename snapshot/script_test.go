@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/route"
@@ -76,7 +77,7 @@ func TestScripts(t *testing.T) {
 		a, _ := s.Outbound.Get("a")
 		f := &route.Facts{Fields: route.FieldList{{Name: "x-want", Value: c.header}}}
 		for range 2 {
-			got := left(a.Rest.Targets[0].Under("").Ask(f, ""), "")
+			got := left(a.Rest.Targets[0].Under("", time.Time{}).Ask(f, ""), "")
 			if got != c.want {
 				t.Errorf("%s, asked for %q: %q is left, want %q", c.rules, c.header, got, c.want)
 			}

@@ -16,7 +16,7 @@ func (x *Exchange) link() int {
 		if !x.Req.HasBody {
 			length = 0
 		}
-		return s.Link(x.rt.Name, length)
+		return s.Link(x.rt.Name, length, &x.Req)
 	}
 	return 0
 }

@@ -10,13 +10,13 @@ import (
 // or it answers that a rule forbids the call.
 func (x *Exchange) choose(to *snapshot.Target) bool {
 	method := x.method()
-	if r := x.svc.Refuses(x.peer.Addr, x.peer.Text, method); r != nil {
+	if r := x.svc.Refuses(x.peer.Addr, x.peer.Text, method, x.Clock); r != nil {
 		return x.forbid(r)
 	}
 	if len(x.snap.Greys) > 0 && !x.svc.Inbound {
 		to = to.For(x.grey())
 	}
-	x.to = to.Under(method).Ask(&x.facts, method)
+	x.to = to.Under(method, x.Clock).Ask(&x.facts, method)
 	if x.to.Forbidden != nil {
 		return x.forbid(x.to.Forbidden)
 	}
@@ -36,7 +36,7 @@ func (x *Exchange) turn() {
 	if len(x.tried) == 0 || x.to.Spare() == nil || x.to.Set.Untried(x.tried) {
 		return
 	}
-	x.to, x.tried = x.to.Spare().Under(x.method()), x.tried[:0]
+	x.to, x.tried = x.to.Spare().Under(x.method(), x.Clock), x.tried[:0]
 }
 
 // forbid answers that a rule forbids the call.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var runs = flag.Int("runs", 20_000, "generated rule sets of a property test")
@@ -186,7 +187,7 @@ func TestNarrowProperties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := v.Narrow(v.Mask(w.method), len(w.nodes), func(i int) Party { return party(w.nodes[i]) }, nil)
+		o := v.Narrow(v.Mask(w.method, time.Time{}), len(w.nodes), func(i int) Party { return party(w.nodes[i]) }, nil)
 		want, forbidden := w.expected()
 		if (o.Forbid != nil) != forbidden || !slices.Equal(o.Keep, want) {
 			t.Fatalf("run %d: %q\ncaller %v calls %q, endpoints %v\nleft %v, forbidden %v; want %v, %v",

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Rule is one rule, parsed.
@@ -20,10 +21,11 @@ type Rule struct {
 	Then     Clause // which endpoints it leaves
 	Forbid   bool   // it leaves none: the caller is refused (S-117)
 	Consumer Pattern
-	Priority int  // larger acts first; equal ones in the order written
-	Enabled  bool // false: kept, and not applied
-	Force    bool // what leaves no endpoint: true refuses, false is passed over
-	Runtime  bool // a script is asked for each call, not once for each list of endpoints
+	Priority int       // larger acts first; equal ones in the order written
+	Enabled  bool      // false: kept, and not applied
+	Force    bool      // what leaves no endpoint: true refuses, false is passed over
+	Until    time.Time // it acts no more from then on; zero: it always acts
+	Runtime  bool      // a script is asked for each call, not once for each list of endpoints
 	Script   *Script
 }
 
@@ -182,9 +184,15 @@ func (c Clause) String() string {
 	return b.String()
 }
 
+// over tells whether the time of the rule has passed.
+func (r *Rule) over(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
+
 // Refusal says, to whom it refuses, which rule it is.
 func (r *Rule) Refusal() string {
 	s := "the rule " + r.Label() + " forbids it"
+	if !r.Until.IsZero() {
+		s += " until " + r.Until.UTC().Format(time.RFC3339)
+	}
 	if r.From != "" {
 		s += " (" + r.From + ")"
 	}

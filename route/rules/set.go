@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Set is the rules of one service in the order in which they act: larger priorities first, equal ones as written. All
@@ -58,8 +59,14 @@ func overlap(a, b []Pattern) bool {
 type View struct {
 	caller Party
 	live   []gated
-	gates  []Clause // the clauses about methods that matter, each once
+	gates  []gate // what a call can differ in, each once
 	set    *Set
+}
+
+// gate is open to methods that fit its clause, until a time; zero: always.
+type gate struct {
+	when  Clause
+	until time.Time
 }
 
 // gated is a rule that acts if the gate with that index is open; -1: always.
@@ -68,7 +75,7 @@ type gated struct {
 	gate int
 }
 
-// maxGates bounds how many different clauses about methods one caller meets.
+// maxGates bounds how many different clauses about methods and ends of rules one caller meets.
 const maxGates = 64
 
 // For returns the set as a caller sees it.
@@ -81,16 +88,16 @@ func (s *Set) For(caller Party) (*View, error) {
 			continue
 		}
 		g := gated{rule: r, gate: -1}
-		if r.When.asksMethod() {
-			key := methodText(r.When)
+		if r.When.asksMethod() || !r.Until.IsZero() {
+			key := gateText(r)
 			n, ok := index[key]
 			if !ok {
 				if len(v.gates) == maxGates {
-					return nil, errors.New("more than 64 rules ask for different methods")
+					return nil, errors.New("more than 64 rules ask for different methods or end at different times")
 				}
 				n = len(v.gates)
 				index[key] = n
-				v.gates = append(v.gates, r.When)
+				v.gates = append(v.gates, gate{r.When, r.Until})
 			}
 			g.gate = n
 		}
@@ -107,19 +114,22 @@ func (r *Rule) about(caller *Party) bool {
 	return r.When.fits(caller, caller)
 }
 
-func methodText(c Clause) string {
-	i := slices.IndexFunc(c, func(t Term) bool { return t.Key == keyMethod })
-	return c[i : i+1].String()
+func gateText(r *Rule) string {
+	key := r.Until.String()
+	if i := slices.IndexFunc(r.When, func(t Term) bool { return t.Key == keyMethod }); i >= 0 {
+		key += r.When[i : i+1].String()
+	}
+	return key
 }
 
 // Acts reports whether any rule can act.
 func (v *View) Acts() bool { return v != nil && len(v.live) > 0 }
 
-// Mask says which gates a method opens. Methods with the same mask are treated alike. It does not allocate.
-func (v *View) Mask(method string) uint64 {
+// Mask says which gates a method opens at now. Calls with the same mask are treated alike. It does not allocate.
+func (v *View) Mask(method string, now time.Time) uint64 {
 	mask := uint64(0)
 	for i := range v.gates {
-		if v.gates[i].fitsMethod(method) {
+		if g := &v.gates[i]; (g.until.IsZero() || now.Before(g.until)) && g.when.fitsMethod(method) {
 			mask |= 1 << i
 		}
 	}
@@ -213,12 +223,12 @@ func Within(list, all []int) []int {
 	return left
 }
 
-// Refuses returns the first rule that forbids a caller to call a method, nil if none does: what a provider can judge by
+// Refuses returns the first rule that forbids a caller to call a method at now, nil if none does: what a provider can judge by
 // itself (S-117, S-119, S-120). Rules that only choose among endpoints are the caller's business. It does not allocate.
-func (s *Set) Refuses(caller *Party, method string) *Rule {
+func (s *Set) Refuses(caller *Party, method string, now time.Time) *Rule {
 	for i := range s.rules {
 		r := &s.rules[i]
-		if !r.Forbid || r.Consumer.kind != patternNone && !r.Consumer.fitsAny(caller.Hosts) {
+		if !r.Forbid || r.over(now) || r.Consumer.kind != patternNone && !r.Consumer.fitsAny(caller.Hosts) {
 			continue
 		}
 		if r.When.asksMethod() && (caller.Partial && method == "" || !r.When.fitsMethod(method)) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // parseURL reads what stands behind condition:// or script:// (S-114, S-123).
@@ -43,7 +44,7 @@ func parseURL(scheme, rest string) ([]Rule, []string, error) {
 	for i := range list {
 		r := &list[i]
 		r.Name, r.Consumer, r.Priority = base.Name, base.Consumer, base.Priority
-		r.Enabled, r.Force, r.Runtime = base.Enabled, base.Force, base.Runtime
+		r.Enabled, r.Force, r.Runtime, r.Until = base.Enabled, base.Force, base.Runtime, base.Until
 	}
 	return list, p.warnings, nil
 }
@@ -112,6 +113,12 @@ func (p *parser) settings(params map[string]string) (Rule, error) {
 				return r, fmt.Errorf("%s: true or false is expected, got %q", name, value)
 			}
 			*map[string]*bool{"enabled": &r.Enabled, "force": &r.Force, "runtime": &r.Runtime}[name] = b
+		case "until":
+			t, err := time.Parse(time.RFC3339, value)
+			if err != nil {
+				return r, fmt.Errorf("until: a time like 2026-12-01T10:00:00Z is expected, got %q", value)
+			}
+			r.Until = t
 		case "name":
 			r.Name = value
 		case "category":
