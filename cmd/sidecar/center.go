@@ -18,8 +18,8 @@ import (
 // centerName is how the config centre is called among the sources.
 const centerName = "config_center"
 
-// emptyHold is how long a config centre that had documents must have none before that is believed: a store that was lost
-// looks like one that was emptied.
+// emptyHold is how long a config centre that had documents must have none before that is believed, unless they were seen to
+// be deleted: a store that was lost looks like one that was emptied.
 const emptyHold = 30 * time.Second
 
 // center follows the documents of the config centre. All but the watch is owned by the reloader's goroutine.
@@ -131,13 +131,13 @@ func (c *center) set(docs []config.Document) bool {
 func (c *center) watch(ctx context.Context, kv *consul.KV, had bool) {
 	source := c.p.rec.Source(centerName)
 	var doubt *time.Timer // runs while an empty store is not believed
-	kv.Watch(ctx, func(docs []config.Document) {
+	kv.Watch(ctx, func(docs []config.Document, continued bool) {
 		source.Updated()
 		if doubt != nil {
 			doubt.Stop()
 			doubt = nil
 		}
-		if len(docs) == 0 && had {
+		if len(docs) == 0 && had && !continued {
 			c.p.log.Warn("the config centre is empty at once; its documents stay for a while", "hold", emptyHold)
 			doubt = time.AfterFunc(emptyHold, func() { c.tell(ctx, docs) })
 			return

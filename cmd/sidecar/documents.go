@@ -293,7 +293,7 @@ func configWatch() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return s.with(c, func(ctx context.Context, kv *consul.KV, _ *config.Config) error {
 				before := map[string]uint64{}
-				kv.Watch(ctx, func(docs []config.Document) { before = printChanges(c.OutOrStdout(), before, docs) },
+				kv.Watch(ctx, func(docs []config.Document, _ bool) { before = printChanges(c.OutOrStdout(), before, docs) },
 					func(err error) { fmt.Fprintln(c.ErrOrStderr(), "warning: "+err.Error()) })
 				return nil
 			})

@@ -34,22 +34,29 @@ func NewKV(reg *config.Registry, prefix string) (*KV, error) {
 func (k *KV) Close() { k.client.close() }
 
 // Watch reports all documents below the prefix, at first and whenever one of them changed, until ctx ends; failed is told of
-// every attempt that went wrong.
-func (k *KV) Watch(ctx context.Context, report func([]config.Document), failed func(error)) {
+// every attempt that went wrong. Continued says that no attempt failed since the report before and that the store's history
+// went on: what is missing was deleted. Otherwise the store may have been lost and set up anew.
+func (k *KV) Watch(ctx context.Context, report func(docs []config.Document, continued bool), failed func(error)) {
 	var last []config.Document
 	known := false
+	var at uint64 // in the store's history; 0: it is broken off
 	k.client.watch(ctx, always, func(ctx context.Context, a *api.Client, q *api.QueryOptions) (uint64, error) {
 		docs, index, err := k.read(ctx, a, q)
 		if err != nil {
 			return 0, err
 		}
+		continued := at > 0 && index > at
+		at = index
 		same := slices.EqualFunc(docs, last, func(a, b config.Document) bool { return a.Name == b.Name && a.Revision == b.Revision })
 		if !known || !same {
 			last, known = docs, true
-			report(docs)
+			report(docs, continued)
 		}
 		return index, nil
-	}, failed)
+	}, func(err error) {
+		at = 0
+		failed(err)
+	})
 }
 
 func always() bool { return true }

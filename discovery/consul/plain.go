@@ -52,7 +52,8 @@ func (p *plain) RoundTrip(r *http.Request) (*http.Response, error) {
 		if ctxErr := r.Context().Err(); ctxErr != nil {
 			return nil, ctxErr
 		}
-		if !used || !errors.Is(err, errUnanswered) {
+		if !used || !errors.Is(err, errUnanswered) || r.URL.Query().Has("index") {
+			// A query that waits is not continued elsewhere: behind the address may be another history by now.
 			return nil, err
 		}
 	}

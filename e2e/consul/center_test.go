@@ -108,6 +108,27 @@ services: {mine: {endpoints: [%q]}}`, agent.HTTP, local.Address)
 	seen(t, p, "web", 5*time.Second, "a")
 }
 
+// The last document of all is deleted: that is obeyed at once. A store that was lost is not: what it said stays for a while.
+func TestConfigCenterEmptied(t *testing.T) {
+	agent := consultest.Dev(t)
+	a := who(t, "a")
+	put(t, agent, "services/web", "endpoints: ["+a.Address+"]")
+	p := sidecartest.Run(t, "registries: {main: {consul: {address: %q}}}\nconfig_center: {consul: {registry: main}}", agent.HTTP)
+	seen(t, p, "web", 5*time.Second, "a")
+	agent.DeleteKV(t, "sidecar/services/web")
+	seen(t, p, "web", 5*time.Second, "404")
+	put(t, agent, "services/web", "endpoints: ["+a.Address+"]")
+	seen(t, p, "web", 5*time.Second, "a")
+
+	agent.Kill(t)
+	agent.Lose(t)
+	agent.Restart(t)
+	sidecartest.Eventually(t, 20*time.Second, "the store's emptiness is noticed", func() bool {
+		return strings.Contains(p.Said(), "the config centre is empty at once")
+	})
+	seen(t, p, "web", 5*time.Second, "a")
+}
+
 // The commands on documents.
 func TestConfigCommands(t *testing.T) {
 	agent := consultest.Dev(t)

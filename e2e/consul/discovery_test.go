@@ -35,7 +35,7 @@ func seen(t *testing.T, p *sidecartest.Process, service string, within time.Dura
 	t.Helper()
 	sidecartest.Eventually(t, within, fmt.Sprintf("%s answers by %v", service, names), func() bool {
 		got := map[string]bool{}
-		for range 2*len(names) + 2 {
+		for range 2*len(names) + 8 { // not by chance
 			got[ask(t, p, service)] = true
 		}
 		for _, n := range names {
@@ -167,6 +167,9 @@ services: {web: {from: main}}`, agent.HTTP)
 	agent.Restart(t)
 	sidecartest.Eventually(t, 20*time.Second, "the agent is believed to be alive", func() bool {
 		return !slices.ContainsFunc(agent.Instances(t, "web"), func(i consultest.Instance) bool { return i.Status != "passing" })
+	})
+	sidecartest.Eventually(t, 30*time.Second, "the agent is heard again", func() bool {
+		return p.Metric(t, "sidecar_discovery_failing", `source="main"`) == 0
 	})
 	seen(t, p, "web", 30*time.Second, "a", "b")
 	agent.Deregister(t, id)

@@ -237,6 +237,14 @@ func (a *Agent) Kill(t testing.TB) {
 	<-a.exited
 }
 
+// Lose deletes what a killed agent had stored.
+func (a *Agent) Lose(t testing.TB) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(a.folder, "data")); err != nil || a.Running() {
+		t.Fatal("the agent runs, or ", err)
+	}
+}
+
 // Restart starts a killed agent again, with what it had stored, and waits as Start does.
 func (a *Agent) Restart(t testing.TB) {
 	t.Helper()
