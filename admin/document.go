@@ -308,6 +308,7 @@ func offOr(o object, key string, off config.Opt[bool], part object) {
 
 func breakerDocument(b *config.Breaker) object {
 	o := object{}
+	putOpt(o, "per", b.Per, same[string])
 	putOpt(o, "error_threshold", b.ErrorThreshold, same[float64])
 	putOpt(o, "request_volume", b.RequestVolume, same[int])
 	putOpt(o, "window", b.Window, config.Span)

@@ -455,6 +455,7 @@ type Locality struct {
 // Breaker bounds a failing service (S-150 … S-153, X-12). Off says `breaker: none`.
 type Breaker struct {
 	Off            Opt[bool]
+	Per            Opt[string] // service: shared by the routes that say nothing else · route: one for each
 	ErrorThreshold Opt[float64]
 	RequestVolume  Opt[int]
 	Window         Opt[time.Duration]

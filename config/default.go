@@ -62,6 +62,7 @@ func BuiltIn() Policy {
 		LB:           builtIn(LB{Kind: "round_robin"}),
 		Breaker: Breaker{
 			Off:            builtIn(false),
+			Per:            builtIn("service"),
 			ErrorThreshold: builtIn(0.5),
 			RequestVolume:  builtIn(20),
 			Window:         builtIn(10 * time.Second),

@@ -93,10 +93,11 @@ func (p *Policy) over(l *Policy) {
 }
 
 func (b *Breaker) over(l *Breaker) {
-	if b.ErrorThreshold.Set || b.RequestVolume.Set || b.Window.Set || b.Buckets.Set || b.SleepWindow.Set || b.HalfOpenProbes.Set ||
+	if b.Per.Set || b.ErrorThreshold.Set || b.RequestVolume.Set || b.Window.Set || b.Buckets.Set || b.SleepWindow.Set || b.HalfOpenProbes.Set ||
 		b.SlowOver.Set || b.SlowRatio.Set {
 		inherit(&b.Off, &Opt[bool]{Set: true}) // a stronger layer has fields: a none further down does not count
 	}
+	inherit(&b.Per, &l.Per)
 	inherit(&b.ErrorThreshold, &l.ErrorThreshold)
 	inherit(&b.RequestVolume, &l.RequestVolume)
 	inherit(&b.Window, &l.Window)

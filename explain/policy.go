@@ -152,7 +152,7 @@ func spelledBreaker(b *config.Breaker) []spelledField {
 	slow := b.SlowRatio
 	slow.Set = b.SlowOver.Set // the ratio says nothing by itself
 	return onOrOff(
-		spell("breaker", b.Off, none),
+		spell("breaker", b.Off, none), spell("breaker.per", b.Per, same),
 		spell("breaker.error_threshold", b.ErrorThreshold, share),
 		spell("breaker.request_volume", b.RequestVolume, strconv.Itoa), spell("breaker.window", b.Window, config.Span),
 		spell("breaker.buckets", b.Buckets, strconv.Itoa), spell("breaker.sleep_window", b.SleepWindow, config.Span),

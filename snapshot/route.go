@@ -124,7 +124,7 @@ func (c *compiler) meters(r, was *Route) {
 	}
 	switch cfg, off := breakerOf(p); {
 	case off:
-	case rest != nil && sameBreaker(cfg, rest.Policy):
+	case rest != nil && p.Breaker.Per.Value != "route" && sameBreaker(cfg, rest.Policy):
 		r.Breaker = rest.Breaker
 	default:
 		r.Breaker = resilience.NewBreaker(cfg)
