@@ -73,7 +73,7 @@ cover: ## coverage of the unit tests, by package and in total
 	$(GO) test -coverprofile=cover.out $$($(UNIT))
 	@$(GO) tool cover -func=cover.out | tail -1
 
-properties: ## the properties of the deciding packages, each a million times (RUNS=n): a quarter of an hour
+properties: ## the properties of the deciding packages, each a million times (RUNS=n): half an hour
 	$(GO) test -run='^TestProperties$$' -runs=$(or $(RUNS),1000000) -timeout=1h -v ./resilience
 	$(GO) test -run='^TestWeightedCounts$$' -runs=$(or $(RUNS),1000000) -timeout=1h -v ./balance
 	$(GO) test -run='^TestNoPickOfWhatIsExcluded$$' -picks=$(or $(RUNS),1000000) -timeout=1h -v ./snapshot

@@ -15,6 +15,8 @@ type plot struct {
 	end         time.Duration
 	full        bool // the axis goes from 0 to 100
 	lines       []line
+	faults      [][2]time.Duration // when something is wrong
+	changes     []time.Duration
 }
 
 type line struct {
@@ -86,18 +88,11 @@ func (p *plot) svg() string {
 		html.EscapeString(p.title), html.EscapeString(p.title))
 	for v := low; v <= high+step/2; v += step {
 		fmt.Fprintf(&b, "<line class=g x1=%d x2=%d y1=%.1f y2=%.1f /><text x=%d y=%.1f text-anchor=end>%s</text>\n", plotLeft, plotWidth-plotRight, y(v), y(v),
-			plotLeft-5, y(v)+4, strconv.FormatFloat(v, 'g', 4, 64)+p.unit)
+			plotLeft-5, y(v)+4, p.label(v))
 	}
-	for k := range 5 {
-		at := p.end / 4 * time.Duration(k)
-		anchor := "middle"
-		if k == 4 {
-			anchor = "end"
-		}
-		fmt.Fprintf(&b, "<text x=%.1f y=%d text-anchor=%s>%s</text>\n", p.x(at), plotHeight-6, anchor, at)
-	}
+	p.time(&b)
 	for i, l := range p.lines {
-		fmt.Fprintf(&b, "<polyline stroke=\"%s\" points=\"", colour(i))
+		fmt.Fprintf(&b, "<polyline stroke=\"%s\" stroke-width=%.1f points=\"", colour(i), 1.6+1.2*float64(len(p.lines)-1-i))
 		for k, at := range l.at {
 			fmt.Fprintf(&b, "%.1f,%.1f ", p.x(at), y(l.y[k]))
 		}
@@ -105,4 +100,59 @@ func (p *plot) svg() string {
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
+}
+
+// time draws what is along the axis: round times, faults and changes.
+func (p *plot) time(b *strings.Builder) {
+	for _, f := range p.faults {
+		fmt.Fprintf(b, "<rect class=f x=%.1f y=%d width=%.1f height=%d />\n", p.x(f[0]), plotTop, p.x(f[1])-p.x(f[0]), plotHeight-plotTop-plotBottom)
+	}
+	for _, at := range p.changes {
+		fmt.Fprintf(b, "<line class=c x1=%.1f x2=%.1f y1=%d y2=%d />\n", p.x(at), p.x(at), plotTop, plotHeight-plotBottom)
+	}
+	step := tickEvery(p.end)
+	for at := time.Duration(0); at <= p.end; at += step {
+		anchor := "middle"
+		if p.end-at < step/4 {
+			anchor = "end"
+		}
+		fmt.Fprintf(b, "<text x=%.1f y=%d text-anchor=%s>%s</text>\n", p.x(at), plotHeight-6, anchor, shortTime(at))
+	}
+}
+
+// tickEvery is a round time that gives at most six ticks.
+func tickEvery(end time.Duration) time.Duration {
+	for unit := time.Second / 10; unit < time.Minute; unit *= 10 {
+		for _, k := range []time.Duration{1, 2, 5} {
+			if step := k * unit; step < 50*time.Second && end/step <= 6 {
+				return step
+			}
+		}
+	}
+	step := 30 * time.Second
+	for end/step > 6 {
+		step *= 2
+	}
+	return step
+}
+
+// shortTime writes 1m0s as 1m.
+func shortTime(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// label writes a value of the axis.
+func (p *plot) label(v float64) string {
+	unit := p.unit
+	if unit == "ms" && v >= 1000 {
+		v, unit = v/1000, "s"
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64) + unit
 }

@@ -20,7 +20,9 @@ type Result struct {
 	Variants []*Outcome    `json:"variants"`
 	Checks   []Check       `json:"checks,omitempty"`
 
-	step time.Duration
+	step    time.Duration
+	faults  [][2]time.Duration // when they begin and end
+	changes []time.Duration
 }
 
 // Met reports whether all that was expected came true.

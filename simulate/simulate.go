@@ -6,7 +6,9 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,6 +19,15 @@ func epoch() time.Time { return time.Unix(1_700_000_000, 0) }
 // decisions is drawn alike.
 func Run(s *Scenario) (*Result, error) {
 	r := &Result{Name: s.Name, About: s.About, Story: s.Story, Seed: s.Seed, Duration: s.Duration, Sidecars: s.Sidecars, step: s.step}
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		r.faults = append(r.faults, [2]time.Duration{f.At, min(cmp.Or(f.Until, s.Duration), s.Duration)})
+	}
+	slices.SortFunc(r.faults, func(a, b [2]time.Duration) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	r.faults = slices.Compact(r.faults)
+	for i := range s.Changes {
+		r.changes = append(r.changes, s.Changes[i].At)
+	}
 	for _, v := range s.Variants {
 		sim, err := newSimulation(s, v)
 		if err != nil {
