@@ -193,3 +193,24 @@ func (a *Agent) KV(t testing.TB, key string) (string, bool) {
 	}
 	return string(list[0].Value), true
 }
+
+// NextAnswer watches a service as a sidecar does, and sends when the agent answered the watch.
+func (a *Agent) NextAnswer(t testing.TB, name string) <-chan time.Time {
+	t.Helper()
+	client := http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(query string) (index string) {
+		resp, err := client.Get("http://" + a.HTTP + "/v1/health/service/" + url.PathEscape(name) + query)
+		if err != nil {
+			return ""
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.Header.Get("X-Consul-Index")
+	}
+	index, answered := get(""), make(chan time.Time, 1)
+	go func() {
+		get("?wait=10s&index=" + index)
+		answered <- time.Now()
+	}()
+	return answered
+}
