@@ -128,7 +128,7 @@ func (c *compiler) meters(r, was *Route) {
 		r.Breaker = rest.Breaker
 	default:
 		r.Breaker = resilience.NewBreaker(cfg)
-		if was != nil {
+		if was != nil && (rest == nil || was.Breaker != was.Service.Rest.Breaker) { // one that was shared stays the service's
 			r.Breaker = r.Breaker.Adopt(was.Breaker)
 		}
 	}
