@@ -68,8 +68,11 @@ func (r *Registry) query(ctx context.Context) *api.QueryOptions {
 func checkID(i *registration.Instance) string { return "sidecar:" + i.ID }
 
 // Register implements registrar.Registry. Checks that others have added stay: an operator's maintenance among them (S-208).
-func (r *Registry) Register(ctx context.Context, i *registration.Instance) registration.Result {
+func (r *Registry) Register(ctx context.Context, i *registration.Instance, well bool) registration.Result {
 	check := &api.AgentServiceCheck{CheckID: checkID(i), Name: "sidecar", Status: api.HealthCritical}
+	if well {
+		check.Status = api.HealthPassing
+	}
 	if i.DeregisterAfter > 0 {
 		check.DeregisterCriticalServiceAfter = i.DeregisterAfter.String()
 	}

@@ -87,7 +87,7 @@ func (e *entry) do(ctx context.Context, a registration.Action) registration.Resu
 	case registration.Check:
 		return e.at.Check(ctx, e.instance)
 	case registration.Register:
-		return e.at.Register(ctx, e.instance)
+		return e.at.Register(ctx, e.instance, a.Well)
 	case registration.Report:
 		return e.at.Report(ctx, e.instance, a.Well, a.Note)
 	case registration.Deregister:

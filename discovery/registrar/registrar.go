@@ -21,8 +21,8 @@ import (
 type Registry interface {
 	// Check asks what the rules say about an instance.
 	Check(ctx context.Context, i *registration.Instance) registration.Result
-	// Register writes the instance, in critical state, or writes it anew.
-	Register(ctx context.Context, i *registration.Instance) registration.Result
+	// Register writes the instance, or writes it anew, in critical state unless it is well.
+	Register(ctx context.Context, i *registration.Instance, well bool) registration.Result
 	// Report says how its app is doing. Where the agent asks the app, it only finds out whether the instance is there.
 	Report(ctx context.Context, i *registration.Instance, well bool, note string) registration.Result
 	// Deregister takes it away; that it is not there is fine.

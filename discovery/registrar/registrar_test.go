@@ -57,7 +57,7 @@ func (f *fake) Check(ctx context.Context, i *registration.Instance) registration
 	return f.do(ctx, registration.Check, i, func() registration.Result { return registration.Result{} })
 }
 
-func (f *fake) Register(ctx context.Context, i *registration.Instance) registration.Result {
+func (f *fake) Register(ctx context.Context, i *registration.Instance, _ bool) registration.Result {
 	return f.do(ctx, registration.Register, i, func() registration.Result {
 		f.has[i.ID], f.well[i.ID] = i, false
 		return registration.Result{}

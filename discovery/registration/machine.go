@@ -27,6 +27,7 @@ type Machine struct {
 	order   string // why
 	there   tri
 	maybe   bool // it may be there, though nobody said so
+	again   bool // the registry has forgotten it, though its app was well
 	gone    bool // verified
 	lapsed  bool // lost while its app was not well: it comes back with the app
 	told    tri  // what was reported last
@@ -97,7 +98,7 @@ func (m *Machine) Next(now time.Time) Action {
 	case m.there != yes && m.lapsed:
 		return m.untilLook()
 	case m.there != yes:
-		return Action{Verb: Register}
+		return Action{Verb: Register, Well: m.again && m.well()}
 	case m.told != triOf(m.well()) || !now.Before(m.beat):
 		return Action{Verb: Report, Well: m.well(), Note: m.why()}
 	}
@@ -156,7 +157,7 @@ func (m *Machine) Done(now time.Time, a Action, r Result, chance float64) {
 		m.checked(now, r)
 		return
 	case Register:
-		m.there, m.gone, m.told, m.beat = yes, false, no, now
+		m.there, m.gone, m.again, m.told, m.beat = yes, false, false, triOf(a.Well), now
 	case Report:
 		m.reported(now, a, r)
 	case Deregister:
@@ -207,7 +208,7 @@ func (m *Machine) checked(now time.Time, r Result) {
 // reported takes in that the registry was told about the app.
 func (m *Machine) reported(now time.Time, a Action, r Result) {
 	if r.Kind == Lost {
-		m.there, m.told, m.cleared = no, unknown, !m.barred
+		m.there, m.again, m.told, m.cleared = no, m.app != no, unknown, !m.barred
 		m.lapsed = m.app == no
 		return
 	}

@@ -90,8 +90,8 @@ func show(a Action) string {
 	switch {
 	case a.Verb == Wait && !a.Until.IsZero():
 		return "wait " + a.Until.Sub(start).String()
-	case a.Verb == Report && a.Well:
-		return "report well"
+	case a.Well:
+		return a.Verb.String() + " well"
 	case a.Verb == Report:
 		return strings.TrimSpace("report ill " + a.Note)
 	}

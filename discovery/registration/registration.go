@@ -1,5 +1,5 @@
 // Package registration decides what to do about one instance of one service in one registry: check whether it may be
-// there, register it as critical, report how its app is doing, register it again when it was lost, and take it away for
+// there, register it as critical, report how its app is doing, register it again as it was when it was lost, and take it away for
 // good (S-3, S-18 … S-20, S-39, S-52, S-208). It is pure: time and chance are arguments, Next says what to do now or when to
 // ask again, and Done is told how it went. It owns no connection and no clock; discovery/registrar does what it says. Tests:
 // whole lives as text, in testdata.
@@ -44,7 +44,7 @@ type Verb uint8
 const (
 	Wait       Verb = iota // nothing before Until, or before something happens
 	Check                  // ask whether the instance may be there
-	Register               // as critical
+	Register               // as critical, or in the state it had when the registry has forgotten it
 	Report                 // that the app is well, or not
 	Deregister             // take it away
 	Verify                 // that it is gone, for everybody
@@ -59,7 +59,7 @@ func (v Verb) String() string {
 type Action struct {
 	Verb  Verb
 	Until time.Time // Wait; zero: until something happens
-	Well  bool      // Report
+	Well  bool      // Report, Register
 	Note  string    // Report: why not
 }
 
