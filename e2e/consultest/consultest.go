@@ -160,6 +160,7 @@ func (a *Agent) configure(t testing.TB, servers int, join []string) {
 		"bind_addr": a.host, "client_addr": a.host, "retry_join": join, "retry_interval": "1s",
 		"disable_update_check": true, "rejoin_after_leave": true, "leave_on_terminate": false,
 		"performance": map[string]any{"raft_multiplier": 1},
+		"limits":      map[string]any{"http_max_conns_per_client": 4096}, // crowds of sidecars come from one address
 		"gossip_lan":  map[string]any{"probe_interval": "200ms", "probe_timeout": "100ms", "suspicion_mult": 2},
 		"ports": map[string]any{
 			"http": number(httpPort), "serf_lan": number(a.serf), "server": number(a.rpc),
