@@ -20,6 +20,9 @@ import (
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
 
+// soak says that the long versions are wanted.
+var soak = os.Getenv("SIDECAR_SOAK") != ""
+
 func TestMain(m *testing.M) { sidecartest.Main(m) }
 
 const quiet = "telemetry: {access_log: {format: none}}\n"
