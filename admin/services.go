@@ -163,6 +163,7 @@ type ServiceDetail struct {
 	Sources     []explain.Source   `json:"sources"`
 	Endpoints   []explain.Endpoint `json:"endpoints"`
 	LeftOut     []explain.Doubt    `json:"left_out,omitempty"` // known and not used, with the reason
+	Subset      *explain.Subset    `json:"subset,omitempty"`   // of the endpoints that are listed; nil: all
 	Policy      []explain.Field    `json:"policy"`
 	Connections Upstream           `json:"upstream_connections"`
 	Routes      []Route            `json:"routes"` // the last one is the service as a whole
@@ -233,6 +234,7 @@ func (a *api) detail(s *snapshot.Snapshot, dir telemetry.Direction, svc *snapsho
 		Service: t.service(dir, svc), Sources: explain.Sources(svc), Policy: explain.Policy(s.Mesh.Config, svc.Rest),
 		Endpoints:   explain.Endpoints(svc.Rest.Targets[0], t.now),
 		LeftOut:     explain.LeftOut(svc),
+		Subset:      explain.SubsetOf(svc),
 		Connections: Upstream{up.Open, up.Idle, up.Connects, up.Failures, up.Ejections, up.Readmissions},
 		Routes:      make([]Route, 0, len(svc.Routes)+1),
 		Advice:      filled(advise(dir, svc, a.recorder.Latency(dir, svc.Name), outboundOnly(dir, inboundTimeout(s)))),

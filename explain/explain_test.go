@@ -15,6 +15,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 )
@@ -231,6 +232,23 @@ func TestHeader(t *testing.T) {
 	for _, text := range []string{"", "a", ": b", "a b: c"} {
 		if _, err := ParseHeader(text); err == nil {
 			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// TestSubset: a service that uses some of its endpoints says of how many, and by whose choice.
+func TestSubset(t *testing.T) {
+	s := meshtest.Compile(t, "node: {id: shop-1}\nservices: {a: {subset: 2, endpoints: ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80', {address: '10.0.0.4:80', weight: 0}]}, b: {subset: 2, endpoints: ['10.0.0.1:80']}}\n")
+	for url, want := range map[string]string{
+		"http://a/": "uses 2 of 3 endpoints  (subset of the service, chosen by node shop-1)",
+		"http://b/": "",
+	} {
+		e, err := Explain(s, Request{URL: url}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := e.Text(time.Now()); want == "" && strings.Contains(text, "uses ") || !strings.Contains(text, want) {
+			t.Error(text)
 		}
 	}
 }

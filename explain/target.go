@@ -29,6 +29,7 @@ type Target struct {
 	// Endpoints and Next are there for targets that the request may go to.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	LeftOut   []Doubt    `json:"left_out,omitempty"` // endpoints of the service that are known and not used
+	Subset    *Subset    `json:"subset,omitempty"`   // nil: all endpoints of the service are used
 	Sources   []Source   `json:"sources,omitempty"`
 	Next      *Next      `json:"next,omitempty"`
 }
@@ -56,6 +57,21 @@ type Endpoint struct {
 	Near     bool              `json:"near,omitempty"`
 	Warmth   float64           `json:"warmup_share,omitempty"` // of its full part, while it is warming up
 	Doubt    *Doubt            `json:"doubt,omitempty"`        // why it is used although its source does not just list it as well
+}
+
+// Subset says how many of a service's endpoints this sidecar uses, and why those.
+type Subset struct {
+	Used   int    `json:"used"`
+	Of     int    `json:"of"`
+	Reason string `json:"reason"`
+}
+
+// SubsetOf says which part of its endpoints a service uses; nil: all of them.
+func SubsetOf(s *snapshot.Service) *Subset {
+	if s.Subset.Of == 0 {
+		return nil
+	}
+	return &Subset{Used: s.Subset.Used, Of: s.Subset.Of, Reason: "subset of the service, chosen by node " + s.Subset.Node}
 }
 
 // Doubt says why an endpoint is used or not that its source does not just list as well.
@@ -123,6 +139,7 @@ func (q *question) forward() {
 		if v.Chosen {
 			t = q.ruled(t, grey, &v)
 			v.Endpoints, v.Sources, v.Next = Endpoints(t, q.now), Sources(t.Service), q.next(t)
+			v.Subset = SubsetOf(t.Service)
 			v.LeftOut = LeftOut(t.Service)
 		}
 		e.Targets = append(e.Targets, v)

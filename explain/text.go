@@ -195,6 +195,9 @@ func (p *page) target(e *Explanation, i int) {
 		to := strings.Join(s.To, ", ")
 		p.line("", "group %s is switched to %s  (%s)", s.Group, to, s.From)
 	}
+	if s := t.Subset; s != nil {
+		p.line("", "uses %d of %d endpoints  (%s)", s.Used, s.Of, s.Reason)
+	}
 	for _, s := range t.Sources {
 		if s.Error != "" || !s.Answered {
 			p.line("", "source %s: %s", s.Name, sourceText(s))

@@ -191,7 +191,9 @@ func lives(s *snapshot.Snapshot, service, route string) bool {
 
 // gauge tells how many endpoints a service has and how many are usable.
 func (p *Proxy) gauge(s *snapshot.Service) {
-	p.o.Recorder.UpstreamConn(s.Name).Endpoints(len(s.Endpoints), s.Usable())
+	u := p.o.Recorder.UpstreamConn(s.Name)
+	u.Endpoints(len(s.Endpoints), s.Usable())
+	u.Subset(s.Subset.Of)
 }
 
 // setLimits puts the limits of the process in force.

@@ -61,6 +61,7 @@ type Service struct {
 	Routes    []*Route
 	Rest      *Route // what no route matches
 	Endpoints []*Endpoint
+	Subset    Subset              // that Endpoints are, of those that are listed
 	Outlier   *resilience.Outlier // nil: off
 	Probe     config.Probe
 	// LimitConnections bounds the connections to one endpoint, LimitWaiting those who wait for one.

@@ -13,7 +13,8 @@ import (
 // Each sidecar ranks the endpoints in an order of its own (rendezvous hashing of its id and their addresses) and takes the
 // first: all endpoints are in about as many subsets, and one that comes or goes changes a subset by one. Endpoints without
 // weight do not count, and stay.
-func (c *compiler) subset(cfg *config.Service, list []*config.Endpoint) []*config.Endpoint {
+func (c *compiler) subset(s *Service, list []*config.Endpoint) []*config.Endpoint {
+	cfg := s.Config
 	if cfg.Subset <= 0 || len(list) <= cfg.Subset {
 		return list
 	}
@@ -35,6 +36,7 @@ func (c *compiler) subset(cfg *config.Service, list []*config.Endpoint) []*confi
 	for _, r := range ranked[cfg.Subset:] {
 		drop[r.at] = true
 	}
+	s.Subset = Subset{Used: cfg.Subset, Of: len(ranked), Node: who}
 	kept := make([]*config.Endpoint, 0, cfg.Subset)
 	for i, e := range list {
 		if !drop[i] {
@@ -42,6 +44,12 @@ func (c *compiler) subset(cfg *config.Service, list []*config.Endpoint) []*confi
 		}
 	}
 	return kept
+}
+
+// Subset is the part of a service's endpoints that this sidecar uses. The zero Subset is all of them.
+type Subset struct {
+	Used, Of int    // endpoints with weight
+	Node     string // the id that ranks them
 }
 
 type rank struct {

@@ -218,6 +218,9 @@ func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 	if n := u.known.Load(); n > 0 {
 		s.gauge(d.endpoints, float64(n-1), svc, pair("state", "known"))
 		s.gauge(d.endpoints, float64(u.usable.Load()), svc, pair("state", "usable"))
+		if of := u.listed.Load(); of > 0 {
+			s.gauge(d.endpoints, float64(of), svc, pair("state", "listed"))
+		}
 	}
 	for i := range u.why {
 		if n := u.why[i].Load(); n > 0 {

@@ -82,7 +82,7 @@ func (d *descriptions) upstream() {
 	d.connectSeconds = d.add("upstream_connect_seconds_total", "Time that successful connects took.", "service")
 	d.connectFailures = d.add("upstream_connect_failures_total", "Connects that failed.", "reason", "service")
 	d.away = d.add("upstream_goaways_total", "Connections of HTTP/2 that an endpoint asked to leave, by code.", "code", "service")
-	d.endpoints = d.add("endpoints", "Endpoints that are known and that are usable.", "service", "state")
+	d.endpoints = d.add("endpoints", "Endpoints that are known and that are usable; listed: that the known are a subset of.", "service", "state")
 	d.decisions = d.add("retry_decisions_total", "Decisions to try again or not to.", "service", "why")
 	d.bodyTooLarge = d.add("replay_body_too_large_total",
 		"Exchanges that could not be repeated because the body was too large to keep.", "service")

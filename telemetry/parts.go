@@ -59,6 +59,7 @@ type Upstream struct {
 	service               string
 	open, idle            atomic.Int64
 	known                 atomic.Int64 // endpoints, plus 1; 0: never told
+	listed                atomic.Int64 // endpoints that known are a subset of; 0: they are all
 	usable                atomic.Int64
 	connects              atomic.Uint64
 	connectTime           atomic.Uint64 // nanoseconds of successful connects
@@ -127,6 +128,9 @@ func (u *Upstream) Endpoints(known, usable int) {
 	u.usable.Store(int64(usable))
 	u.known.Store(int64(known) + 1)
 }
+
+// Subset sets how many endpoints the known ones are a subset of; 0: they are all.
+func (u *Upstream) Subset(of int) { u.listed.Store(int64(of)) }
 
 // Decided counts a decision of the call plan to try again (WhyRetry, WhyStale) or not to (WhyBudget, WhyBody, …).
 func (u *Upstream) Decided(why resilience.Why) {

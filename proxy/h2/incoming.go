@@ -36,6 +36,9 @@ func (s *session) resetFor(e *streamError) error {
 		s.forgetLocked(e.id, true)
 	}
 	s.mu.Unlock()
+	if e.code == refusedStream {
+		return s.charge(costRefused)
+	}
 	return s.charge(costReset)
 }
 
@@ -45,10 +48,16 @@ func (s *session) resetLocked(id uint32, c code) {
 	s.kickLocked()
 }
 
-// charge takes from the budget of oddities that a peer has.
-func (s *session) charge(cost int) error {
-	if !s.glitch.take(time.Now(), cost) {
-		return &connError{enhanceYourCalm, "too many oddities"}
+// charge takes from the budget of oddities that a peer has, after what answered requests give back.
+func (s *session) charge(cost int) error { return s.chargeFor(cost, "too many oddities") }
+
+func (s *session) chargeFor(cost int, why string) error {
+	now := time.Now()
+	if n := s.answered.Swap(0); n > 0 {
+		s.glitch.take(now, -worthAnswer*int(n))
+	}
+	if !s.glitch.take(now, cost) {
+		return &connError{enhanceYourCalm, why}
 	}
 	return nil
 }
@@ -97,7 +106,7 @@ func (s *session) onSettings(f *frame) error {
 		return nil
 	}
 	if s.peer.known {
-		if err := s.charge(costControl); err != nil {
+		if err := s.charge(costSettings); err != nil {
 			return err
 		}
 	}
@@ -147,12 +156,12 @@ func (s *session) settingLocked(set setting) error {
 }
 
 func (s *session) onWindow(f *frame) error {
-	if s.windowed++; s.windowed > 1000 {
+	if s.windowed++; s.windowed > freeWindows {
 		s.mu.Lock()
-		allowed := 1000 + 2*len(s.streams) + 20*s.dataSent
+		allowed := freeWindows + windowsEach*(len(s.streams)+s.recentAt) + windowsData*s.dataSent
 		s.mu.Unlock()
 		if s.windowed > allowed {
-			if err := s.charge(costOther); err != nil {
+			if err := s.charge(costWindow); err != nil {
 				return err
 			}
 		}
@@ -215,6 +224,9 @@ func (s *session) onReset(f *frame) error {
 	return nil
 }
 
+// tooManyPings is what clients of gRPC understand: they double the pause between their PINGs.
+const tooManyPings = "too_many_pings"
+
 func (s *session) onPing(f *frame) error {
 	if f.has(flagAck) {
 		return s.pong(f.payload)
@@ -225,7 +237,7 @@ func (s *session) onPing(f *frame) error {
 	measures := s.dataSent > s.dataAtPing
 	s.dataAtPing = s.dataSent
 	if !measures {
-		if err := s.charge(costControl); err != nil {
+		if err := s.chargeFor(costPing, tooManyPings); err != nil {
 			return err
 		}
 	}
@@ -256,7 +268,7 @@ func (s *session) onGoAway(f *frame) error {
 	}
 	s.mu.Unlock()
 	s.owner.settled(s)
-	return s.charge(costControl)
+	return s.charge(costPing)
 }
 
 func (s *session) onHeaders(f *frame) error {
@@ -281,11 +293,8 @@ func (s *session) block(f *frame) error {
 	if s.raw > maxBlock*s.lim.HeaderBytes {
 		return &connError{enhanceYourCalm, "header block too large"}
 	}
-	if err := s.dec.feed(f.payload, f.has(flagEndHeaders)); err != nil {
+	if err := s.decode(f); err != nil {
 		return err
-	}
-	if s.spill > 8*maxBlock*s.lim.HeaderBytes {
-		return &connError{enhanceYourCalm, "header block decodes to too much"}
 	}
 	if !f.has(flagEndHeaders) {
 		return nil
@@ -294,7 +303,7 @@ func (s *session) block(f *frame) error {
 	s.head = nil
 	s.suspect.Store(false)
 	if h.tooMuch { // decoding it cost more than sending it
-		if err := s.charge(costHead); err != nil {
+		if err := s.charge(costHead + s.spill/headOctets); err != nil {
 			h.release()
 			return err
 		}
@@ -305,6 +314,23 @@ func (s *session) block(f *frame) error {
 		return st.headersLocked(h)
 	}
 	return s.owner.headers(s, s.headID, h)
+}
+
+// decode decodes a fragment piece by piece, and stops where it becomes far too much: an octet may stand for 4 kB.
+func (s *session) decode(f *frame) error {
+	p, last := f.payload, false
+	for !last {
+		n := min(len(p), decodePiece)
+		last = n == len(p)
+		if err := s.dec.feed(p[:n], last && f.has(flagEndHeaders)); err != nil {
+			return err
+		}
+		p = p[n:]
+		if s.head.size > maxBlock*s.lim.HeaderBytes || s.head.count > maxBlock*s.lim.HeaderCount+pseudoFields {
+			return &connError{enhanceYourCalm, "header block decodes to too much"}
+		}
+	}
+	return nil
 }
 
 // field takes a decoded field.

@@ -265,6 +265,7 @@ func (p *peer) frame() (event, error) {
 		e.code = f.ErrCode
 	case *http2.GoAwayFrame:
 		e.code, e.last = f.ErrCode, f.LastStreamID
+		e.data = append(e.data, f.DebugData()...)
 	case *http2.WindowUpdateFrame:
 		e.n = f.Increment
 	case *http2.PingFrame:

@@ -403,6 +403,7 @@ func (x *exchange) End(trailers []pipeline.Field) error {
 	if err == nil && x.st.rxEnd && !x.over {
 		x.over = true
 		s.over++
+		s.answered.Add(1)
 	}
 	return err
 }

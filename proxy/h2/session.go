@@ -36,7 +36,8 @@ const (
 	connWindow       = 1 << 20  // at first
 	roomy            = 64 << 10 // bytes to be sent, from which on DATA waits
 	maxContinuations = 8        // frames of one header block
-	maxBlock         = 4        // times HeaderBytes: of one encoded and decoded block, before the connection ends
+	maxBlock         = 4        // times the limits of a head: of one block, encoded or decoded, before the connection ends
+	decodePiece      = 1 << 10  // octets of a block that are decoded before looking at what became of them
 	tickEvery        = 5 * time.Second
 	ackTime          = 10 * time.Second // for the peer to acknowledge our settings
 	writeStall       = 30 * time.Second
@@ -65,6 +66,8 @@ type session struct {
 	glitch   bucket
 	windowed int // WINDOW_UPDATE frames
 	quiet    int // ticks since the last frame
+
+	answered atomic.Int64 // requests that were answered to their ends, and not counted in glitch yet
 
 	asked atomic.Bool // a PING was sent, and no frame but PING has come since
 
@@ -316,7 +319,11 @@ func (s *session) run() {
 			last = s.lastAway
 		}
 		s.roomLocked()
-		s.out = appendGoAway(s.out, last, ce.code, "")
+		text := ""
+		if ce.text == tooManyPings {
+			text = tooManyPings
+		}
+		s.out = appendGoAway(s.out, last, ce.code, text)
 		s.kickLocked()
 	}
 	s.failLocked(err)
