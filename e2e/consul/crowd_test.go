@@ -299,3 +299,49 @@ func TestOpenedGateLetsAllCatchUp(t *testing.T) {
 		t.Errorf("%d queries failed", n)
 	}
 }
+
+// While an instance flaps once a second, a closed update gate lets through a tenth of the answers' bytes, and within ten epochs
+// each watcher knows what was changed before (S-40). It takes two minutes; discovery tests the same in virtual time.
+func TestClosedGateCutsBytes(t *testing.T) {
+	if !soak {
+		t.Skip("a share of ten epochs takes its time: make soak")
+	}
+	const watchers, epoch, every = 1000, 9 * time.Second, time.Second
+	agent := consultest.Dev(t)
+	m := newMeter(t, agent)
+	port := 10_000
+	registerWeb(t, agent, port)
+	all := crowd(t, m.Listener.Addr().String(), watchers, false)
+	sidecartest.Eventually(t, 60*time.Second, "all know the instances", func() bool { return behind(all, port) == 0 })
+	// flapping returns the bytes a second.
+	flapping := func(d time.Duration) float64 {
+		_, before := m.endpoints.read()
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		began := time.Now()
+		for time.Since(began) < d {
+			<-tick.C
+			port++
+			flap(t, agent, port)
+		}
+		_, now := m.endpoints.read()
+		return float64(now-before) / time.Since(began).Seconds()
+	}
+	open := flapping(10 * every)
+	for _, c := range all {
+		c.gate.Set(guard.Gate{Closed: true, Share: 0.1, Epoch: epoch}, "test")
+	}
+	flapping(2 * time.Second) // the query that each has under way still answers
+	known := port
+	closed := flapping(10*epoch + time.Second)
+	t.Logf("%d watchers: %.0f bytes/s with the gate open, %.0f closed: %.3f; %d failures", watchers, open, closed, closed/open, failures(all))
+	if ratio := closed / open; ratio < 0.08 || ratio > 0.13 {
+		t.Errorf("%.3f of the bytes", ratio)
+	}
+	if n := behind(all, known); n > 0 {
+		t.Errorf("%d of %d do not know after ten epochs", n, watchers)
+	}
+	if n := failures(all); n > 0 {
+		t.Errorf("%d queries failed", n)
+	}
+}
