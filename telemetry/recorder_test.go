@@ -70,6 +70,7 @@ func everything(r *Recorder) {
 	up.Idle(1)
 	up.Failed(resilience.ConnectTimeout)
 	up.Endpoints(3, 2)
+	up.Subset(7)
 	up.Decided(resilience.WhyRetry)
 	up.Decided(resilience.WhyBudget)
 	up.BodyTooLarge()
