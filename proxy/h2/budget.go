@@ -7,7 +7,7 @@ import "time"
 const (
 	bucketSize   = 10_000
 	bucketRate   = 330
-	costReset    = 50  // a stream that was reset, by them or because of them
+	costReset    = 50  // a stream that was reset, by them or because of them, unless they have waited for it
 	costRefused  = 10  // a stream above the number that they may have open, which they may not know yet
 	costPing     = 50  // PING, GOAWAY
 	costSettings = 16  // SETTINGS: some clients tune windows by it
@@ -16,6 +16,7 @@ const (
 	costWindow   = 20  // a needless WINDOW_UPDATE
 	costOther    = 1   // PRIORITY, unknown frames
 
+	tiredAfter  = time.Second // after which a client that gives a request up is not rapid, but tired of waiting
 	headOctets  = 128
 	worthAnswer = costReset // a request that was answered to its end, given back
 	freeWindows = 100       // WINDOW_UPDATE frames that are nobody's business

@@ -209,7 +209,11 @@ func (s *session) idleLocked(id uint32) bool {
 func (s *session) onReset(f *frame) error {
 	s.mu.Lock()
 	st, err := s.findLocked(f)
+	cost := costReset
 	if st != nil {
+		if !s.client && s.in.when().Sub(st.began) >= tiredAfter {
+			cost = costOther
+		}
 		st.resetByPeerLocked(f.code)
 	} else {
 		s.agreedLocked(f.id)
@@ -219,7 +223,7 @@ func (s *session) onReset(f *frame) error {
 		return err
 	}
 	if !s.client || st == nil {
-		return s.charge(costReset)
+		return s.charge(cost)
 	}
 	return nil
 }

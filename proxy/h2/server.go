@@ -159,7 +159,7 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 	x := pipeline.Begin(c.peer)
 	x.Start = time.Now()
 	st := getStreamLocked(s, id)
-	st.rxEnd, st.left = h.end, h.length
+	st.rxEnd, st.left, st.began = h.end, h.length, x.Start
 	problem := h.bad
 	switch {
 	case problem != "":

@@ -84,6 +84,7 @@ type stream struct {
 	passed  time.Time           // when it last took something
 
 	guarded pipeline.Upstream // server: the attempt to interrupt when the client leaves
+	began   time.Time         // server
 
 	interims int    // client: owned by the reader goroutine of the session
 	method   string // client: of the request
