@@ -100,6 +100,12 @@ services:
       - match: {path: {prefix: /orders/}}
         rewrite: {prefix: {from: /orders/, to: /o/}, host: other, headers: {set: {X-From: shop}, remove: [Cookie]}}
 `
+	// mirrorConfig copies next to none: a copy has memory of its own, as it outlives the exchange.
+	mirrorConfig = `
+services:
+  orders: {endpoints: [ORIGIN], policy: {mirror: {service: next, ratio: 0.0001%}}}
+  next: {endpoints: ["127.0.0.1:9"]}
+`
 	inboundConfig = `
 inbound:
   - {service: orders, app: ORIGIN, policy: {timeout: 1s}, admit: {concurrency: 200, queue: {size: 100, wait: 50ms}}}
@@ -140,6 +146,7 @@ func TestAllocations(t *testing.T) {
 		{name: "get, grey", config: greyConfig, request: plainRequest, answer: lengthAnswer, log: true},
 		{name: "get, rules of the provider", config: guardConfig, request: plainRequest, answer: lengthAnswer, direction: telemetry.Inbound},
 		{name: "get, rewrite", config: rewriteConfig, request: plainRequest, answer: lengthAnswer},
+		{name: "get, mirror that takes no copy", config: mirrorConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "post, retries", config: routesConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
