@@ -22,6 +22,7 @@ type Service struct {
 	Known     int      `json:"endpoints_known"`
 	Usable    int      `json:"endpoints_usable"`
 	Breaker   string   `json:"breaker"`
+	Active    []string `json:"active"` // what protects it now, in words; empty: nothing has to
 	Traffic   Traffic  `json:"traffic"`
 
 	// Of an inbound service: how its app is doing, where somebody asks it, and where it is registered.
@@ -67,7 +68,7 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) {
 	list := []Service{}
 	for dir, d := range directions(s) {
 		for _, svc := range d.List {
-			list = append(list, t.service(telemetry.Direction(dir), svc))
+			list = append(list, t.service(s, telemetry.Direction(dir), svc))
 		}
 	}
 	answer(w, http.StatusOK, struct {
@@ -120,9 +121,10 @@ func trafficOf(v *telemetry.SeriesStats) Traffic {
 }
 
 // service sums up one service.
-func (t *traffic) service(dir telemetry.Direction, s *snapshot.Service) Service {
+func (t *traffic) service(snap *snapshot.Snapshot, dir telemetry.Direction, s *snapshot.Service) Service {
 	v := Service{
-		Name: s.Name, Direction: dir.String(), Protocol: s.Protocol, Hosts: s.Hosts(), Listen: s.Listen, From: originOf(s),
+		Active: filled(explain.Active(snap, s, t.now)),
+		Name:   s.Name, Direction: dir.String(), Protocol: s.Protocol, Hosts: s.Hosts(), Listen: s.Listen, From: originOf(s),
 		Known: len(s.Endpoints), Breaker: explain.BreakerText(s.Rest, t.now),
 		Traffic: t.whole[seriesKey{dir: dir, service: s.Name}],
 	}
@@ -231,7 +233,7 @@ func (a *api) detail(s *snapshot.Snapshot, dir telemetry.Direction, svc *snapsho
 	t := a.traffic()
 	up := a.recorder.UpstreamStats(svc.Name)
 	v := ServiceDetail{
-		Service: t.service(dir, svc), Sources: explain.Sources(svc), Policy: explain.Policy(s.Mesh.Config, svc.Rest),
+		Service: t.service(s, dir, svc), Sources: explain.Sources(svc), Policy: explain.Policy(s.Mesh.Config, svc.Rest),
 		Endpoints:   explain.Endpoints(svc.Rest.Targets[0], t.now),
 		LeftOut:     explain.LeftOut(svc),
 		Subset:      explain.SubsetOf(svc),

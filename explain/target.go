@@ -30,6 +30,7 @@ type Target struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	LeftOut   []Doubt    `json:"left_out,omitempty"` // endpoints of the service that are known and not used
 	Subset    *Subset    `json:"subset,omitempty"`   // nil: all endpoints of the service are used
+	Degraded  []string   `json:"degraded,omitempty"` // the degradation switches that are not off
 	Sources   []Source   `json:"sources,omitempty"`
 	Next      *Next      `json:"next,omitempty"`
 }
@@ -139,7 +140,7 @@ func (q *question) forward() {
 		if v.Chosen {
 			t = q.ruled(t, grey, &v)
 			v.Endpoints, v.Sources, v.Next = Endpoints(t, q.now), Sources(t.Service), q.next(t)
-			v.Subset = SubsetOf(t.Service)
+			v.Subset, v.Degraded = SubsetOf(t.Service), Switches(q.snap, t.Service)
 			v.LeftOut = LeftOut(t.Service)
 		}
 		e.Targets = append(e.Targets, v)

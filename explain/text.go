@@ -191,6 +191,9 @@ func (p *page) target(e *Explanation, i int) {
 	if !t.Chosen {
 		return
 	}
+	for _, w := range t.Degraded {
+		p.line("", "%s", w)
+	}
 	for _, s := range t.Switches {
 		to := strings.Join(s.To, ", ")
 		p.line("", "group %s is switched to %s  (%s)", s.Group, to, s.From)

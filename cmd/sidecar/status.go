@@ -136,4 +136,14 @@ func (v *status) services(b *strings.Builder) {
 			s.Breaker, s.Traffic.Requests, s.Traffic.Failed, rate, p50, p99, s.Traffic.InFlight)
 	}
 	_ = w.Flush()
+	active := false
+	for _, s := range v.Services {
+		for _, what := range s.Active {
+			if !active {
+				b.WriteString("\nACTIVE NOW\n")
+			}
+			active = true
+			fmt.Fprintf(b, "%s: %s\n", s.Name, what)
+		}
+	}
 }
