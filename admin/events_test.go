@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
@@ -59,7 +60,7 @@ func TestEventsFollow(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, rec, s := rig(t)
-			l := &config.Listen{Admin: free(t)}
+			l := &config.Listen{Admin: meshtest.FreeAddress(t)}
 			c, err := s.Prepare(l)
 			if err != nil {
 				t.Fatal(err)

@@ -1,23 +1,13 @@
 package admin
 
 import (
-	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 )
-
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
 
 // status asks an address; 0 when nobody answers.
 func status(address, path string) int {
@@ -33,7 +23,7 @@ func status(address, path string) int {
 // The listeners follow the configuration: nothing changes before Commit or by Abort.
 func TestServer(t *testing.T) {
 	_, _, s := rig(t)
-	one := &config.Listen{Admin: free(t), Health: free(t)}
+	one := &config.Listen{Admin: meshtest.FreeAddress(t), Health: meshtest.FreeAddress(t)}
 	c, err := s.Prepare(one)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +33,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("admin %d, health %d", a, h)
 	}
 
-	two := &config.Listen{Admin: one.Admin, Health: free(t), Metrics: free(t)}
+	two := &config.Listen{Admin: one.Admin, Health: meshtest.FreeAddress(t), Metrics: meshtest.FreeAddress(t)}
 	c, err = s.Prepare(two)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +57,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("the old health listener answers %d", h)
 	}
 
-	if _, err := s.Prepare(&config.Listen{Admin: two.Metrics, Health: free(t)}); err == nil {
+	if _, err := s.Prepare(&config.Listen{Admin: two.Metrics, Health: meshtest.FreeAddress(t)}); err == nil {
 		t.Error("a port that is taken was opened")
 	}
 	if a := status(one.Admin, "/ready"); a != 200 {

@@ -123,9 +123,8 @@ func trafficOf(v *telemetry.SeriesStats) Traffic {
 // service sums up one service.
 func (t *traffic) service(snap *snapshot.Snapshot, dir telemetry.Direction, s *snapshot.Service) Service {
 	v := Service{
-		Active: filled(explain.Active(snap, s, t.now)),
-		Name:   s.Name, Direction: dir.String(), Protocol: s.Protocol, Hosts: s.Hosts(), Listen: s.Listen, From: originOf(s),
-		Known: len(s.Endpoints), Breaker: explain.BreakerText(s.Rest, t.now),
+		Name: s.Name, Direction: dir.String(), Protocol: s.Protocol, Hosts: s.Hosts(), Listen: s.Listen, From: originOf(s),
+		Known: len(s.Endpoints), Breaker: explain.BreakerText(s.Rest, t.now), Active: filled(explain.Active(snap, s, t.now)),
 		Traffic: t.whole[seriesKey{dir: dir, service: s.Name}],
 	}
 	for _, e := range s.Endpoints {

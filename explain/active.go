@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/resilience"
@@ -35,11 +34,13 @@ func Active(s *snapshot.Snapshot, svc *snapshot.Service, now time.Time) []string
 		}
 	}
 	out := 0
-	for _, e := range Endpoints(svc.Rest.Targets[0], now) {
-		if e.Usable {
+	all := svc.Rest.Targets[0]
+	for i := range all.Endpoints {
+		if all.Endpoints[i].Meter.State.Load() == 0 {
 			continue
 		}
 		if out++; out <= maxOut {
+			e := endpoint(all, i, now)
 			line := "endpoint " + e.Address + " is left out: " + e.State
 			if e.Reason != "" {
 				line += " (" + e.Reason + ")"
@@ -50,9 +51,8 @@ func Active(s *snapshot.Snapshot, svc *snapshot.Service, now time.Time) []string
 	if out > maxOut {
 		list = append(list, fmt.Sprintf("and %d more endpoints are left out", out-maxOut))
 	}
-	for _, g := range svc.Switches {
-		to, _ := s.Mesh.Config.Switched(svc.Name, g.Group)
-		list = append(list, fmt.Sprintf("group %s is switched to %s", g.Group, strings.Join(to, ", ")))
+	for _, g := range groupSwitches(s, svc) {
+		list = append(list, g.text())
 	}
 	return list
 }

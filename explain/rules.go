@@ -37,6 +37,20 @@ type Switch struct {
 	From  string   `json:"from"`
 }
 
+// groupSwitches are the group switches that moved calls of a service.
+func groupSwitches(s *snapshot.Snapshot, svc *snapshot.Service) []Switch {
+	var list []Switch
+	for _, g := range svc.Switches {
+		to, _ := s.Mesh.Config.Switched(svc.Name, g.Group)
+		list = append(list, Switch{Group: g.Group, To: to, From: g.From.String()})
+	}
+	return list
+}
+
+func (s *Switch) text() string {
+	return "group " + s.Group + " is switched to " + strings.Join(s.To, ", ")
+}
+
 // isGRPC tells whether rules see the request as a gRPC call.
 func (q *question) isGRPC() bool {
 	t, _ := q.facts.Fields.Get("content-type")
@@ -80,10 +94,7 @@ func (q *question) grey() *snapshot.Grey {
 
 // ruled applies grey release and rules to a target, and notes what they did.
 func (q *question) ruled(t *snapshot.Target, g *snapshot.Grey, v *Target) *snapshot.Target {
-	for _, s := range t.Service.Switches {
-		to, _ := q.snap.Mesh.Config.Switched(t.Service.Name, s.Group)
-		v.Switches = append(v.Switches, Switch{Group: s.Group, To: to, From: s.From.String()})
-	}
+	v.Switches = groupSwitches(q.snap, t.Service)
 	t = t.For(g)
 	if t.Grey != nil {
 		v.GreyOnly = t.Grey.Config.Name

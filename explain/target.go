@@ -255,31 +255,39 @@ func Endpoints(t *snapshot.Target, now time.Time) []Endpoint {
 	list := make([]Endpoint, 0, len(t.Endpoints))
 	doubts := doubts(t.Service)
 	for i, e := range t.Endpoints {
-		state := e.Meter.State.Load()
-		v := Endpoint{
-			Address: e.Address, Weight: e.Spec.Weight, Group: e.Spec.Group, Zone: e.Spec.Zone, Region: e.Spec.Region,
-			Version: e.Spec.Version, Labels: e.Spec.Labels, From: e.Spec.From.String(),
-			Doubt: doubts[e.Address], Usable: state == 0, State: balance.StateText(state), InFlight: e.Meter.Active.Load(), Near: t.Set.Endpoint(i).Near,
-		}
-		if state&balance.StateDraining != 0 {
-			until := e.LeavesUntil()
-			v.Leaves = &until
-		}
-		h := t.Service.Outlier.State(now, e.Health)
-		v.Times, v.Failures = h.Ejections, h.Consecutive
-		if h.Ejected {
-			v.Reason, v.Until = h.Reason.String(), &h.Until
-		}
-		if d := e.Meter.Latency(); d > 0 {
-			v.Latency = d.Round(time.Microsecond).String()
-		}
-		v.Slow = t.Set.Slow(i)
-		if w := t.Set.Share(i, now); w < 1 {
-			v.Warmth = w
-		}
+		v := endpoint(t, i, now)
+		v.Doubt = doubts[e.Address]
 		list = append(list, v)
 	}
 	return list
+}
+
+// endpoint describes one endpoint of a target, but for what its sources say of it.
+func endpoint(t *snapshot.Target, i int, now time.Time) Endpoint {
+	e := t.Endpoints[i]
+	state := e.Meter.State.Load()
+	v := Endpoint{
+		Address: e.Address, Weight: e.Spec.Weight, Group: e.Spec.Group, Zone: e.Spec.Zone, Region: e.Spec.Region,
+		Version: e.Spec.Version, Labels: e.Spec.Labels, From: e.Spec.From.String(),
+		Usable: state == 0, State: balance.StateText(state), InFlight: e.Meter.Active.Load(), Near: t.Set.Endpoint(i).Near,
+	}
+	if state&balance.StateDraining != 0 {
+		until := e.LeavesUntil()
+		v.Leaves = &until
+	}
+	h := t.Service.Outlier.State(now, e.Health)
+	v.Times, v.Failures = h.Ejections, h.Consecutive
+	if h.Ejected {
+		v.Reason, v.Until = h.Reason.String(), &h.Until
+	}
+	if d := e.Meter.Latency(); d > 0 {
+		v.Latency = d.Round(time.Microsecond).String()
+	}
+	v.Slow = t.Set.Slow(i)
+	if w := t.Set.Share(i, now); w < 1 {
+		v.Warmth = w
+	}
+	return v
 }
 
 // doubts are the notes about endpoints that are used, by address.

@@ -195,8 +195,7 @@ func (p *page) target(e *Explanation, i int) {
 		p.line("", "%s", w)
 	}
 	for _, s := range t.Switches {
-		to := strings.Join(s.To, ", ")
-		p.line("", "group %s is switched to %s  (%s)", s.Group, to, s.From)
+		p.line("", "%s  (%s)", s.text(), s.From)
 	}
 	if s := t.Subset; s != nil {
 		p.line("", "uses %d of %d endpoints  (%s)", s.Used, s.Of, s.Reason)

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 )
 
 // TestLimitsReachWhatIsThere: the limits of a reload hold for endpoints that were known before it, in all their pools, and for
@@ -23,7 +25,7 @@ func TestLimitsReachWhatIsThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newApplied(t)
-			address := freeAddress(t)
+			address := meshtest.FreeAddress(t)
 			apply := func(limits string) {
 				t.Helper()
 				p.apply(fmt.Sprintf("listen: {outbound: none}\n%s\nservices: {a: {listen: %q, %sendpoints: [%q]}}\n",

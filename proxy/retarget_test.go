@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 )
 
 // TestRetargetedListenerLeavesNothing: the goroutines that served streams of a listener end when it serves something else,
@@ -16,7 +18,7 @@ func TestRetargetedListenerLeavesNothing(t *testing.T) {
 	p := newApplied(t)
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	defer origin.Close()
-	address := freeAddress(t)
+	address := meshtest.FreeAddress(t)
 	apply := func(protocol, listen string) {
 		t.Helper()
 		text := "listen: {outbound: none}\nservices: {a: {protocol: " + protocol + listen + ", endpoints: [" + origin.Listener.Addr().String() + "]}}\n"

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"log/slog"
-	"net"
 	"testing"
 
 	"github.com/sidecar-mesh/sidecar/config"
@@ -49,15 +48,4 @@ func (a *applied) apply(document string) {
 	if err := a.Apply(mesh); err != nil {
 		a.t.Fatal(err)
 	}
-}
-
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 )
 
 // TestStraggler: a call that began when an endpoint was there may still try it when a reload has taken it away meanwhile.
@@ -14,7 +16,7 @@ func TestStraggler(t *testing.T) {
 	for _, protocol := range []string{"http", "http2", "auto"} {
 		t.Run(protocol, func(t *testing.T) {
 			p := newApplied(t)
-			address := freeAddress(t)
+			address := meshtest.FreeAddress(t)
 			apply := func(endpoint string) {
 				p.apply(fmt.Sprintf("listen: {outbound: none}\nservices: {a: {listen: %q, protocol: %s, endpoints: [%q], "+
 					"policy: {timeout: 20s, per_try_timeout: 300ms, retry: 1}}}\n", address, protocol, endpoint))

@@ -40,7 +40,7 @@ func (p *plain) serves(r *http.Request) bool {
 // RoundTrip implements http.RoundTripper.
 func (p *plain) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
-		conn, used, err := p.connect(r)
+		conn, err := p.connect(r)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (p *plain) RoundTrip(r *http.Request) (*http.Response, error) {
 		if ctxErr := r.Context().Err(); ctxErr != nil {
 			return nil, ctxErr
 		}
-		if !used || !errors.Is(err, errUnanswered) || r.URL.Query().Has("index") {
+		if !conn.used || !errors.Is(err, errUnanswered) || r.URL.Query().Has("index") {
 			// A query that waits is not continued elsewhere: behind the address may be another history by now.
 			return nil, err
 		}
@@ -62,25 +62,24 @@ func (p *plain) RoundTrip(r *http.Request) (*http.Response, error) {
 // errUnanswered says that a connection ended before an answer began.
 var errUnanswered = errors.New("the connection was closed before an answer")
 
-// connect returns a connection, and whether it was used before.
-func (p *plain) connect(r *http.Request) (net.Conn, bool, error) {
+// connect returns a connection that nobody else uses.
+func (p *plain) connect(r *http.Request) (*plainConn, error) {
 	address := r.URL.Host
 	if r.URL.Port() == "" {
 		address = net.JoinHostPort(r.URL.Hostname(), "80")
 	}
 	if c := p.take(address); c != nil {
-		return &plainConn{Conn: c, address: address}, true, nil
+		return &plainConn{Conn: c, address: address, used: true}, nil
 	}
 	c, err := p.dial(r.Context(), "tcp", address)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	return &plainConn{Conn: c, address: address}, false, nil
+	return &plainConn{Conn: c, address: address}, nil
 }
 
 // exchange sends a request and reads the head of its answer. The context's end interrupts both, and the body too.
-func (p *plain) exchange(r *http.Request, c net.Conn) (*http.Response, error) {
-	conn := c.(*plainConn)
+func (p *plain) exchange(r *http.Request, conn *plainConn) (*http.Response, error) {
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	failed := func(err error) (*http.Response, error) {
 		stop()
@@ -179,6 +178,7 @@ func (p *plain) closeIdle() {
 type plainConn struct {
 	net.Conn
 	address string
+	used    bool // by an exchange before
 	first   byte // of the answer, when has
 	has     bool
 	left    int64 // bytes that may still be read

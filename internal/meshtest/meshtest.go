@@ -2,6 +2,7 @@
 package meshtest
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -68,3 +69,14 @@ func (Quiet) Offline(*snapshot.Endpoint, time.Time) {}
 
 // Online implements pipeline.Observer.
 func (Quiet) Online(*snapshot.Endpoint, time.Time) {}
+
+// FreeAddress is one of loopback that nobody listens on.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
