@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/bench/load"
+	"github.com/sidecar-mesh/sidecar/internal/loopback"
 )
 
 // tick is the unit of CPU time in /proc.
@@ -209,12 +210,10 @@ var given []string
 // freeAddress is a loopback address that was free a moment ago.
 func freeAddress() string {
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		address, err := loopback.Free("127.0.0.1", "0")
 		if err != nil {
 			break
 		}
-		address := l.Addr().String()
-		_ = l.Close()
 		if !slices.Contains(given, address) {
 			given = append(given[max(0, len(given)-50):], address)
 			return address

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
+	"github.com/sidecar-mesh/sidecar/internal/loopback"
 )
 
 // Agent is one Consul process, a server or a client, which can be killed and started again with what it had stored.
@@ -125,7 +126,7 @@ func (c *Cluster) Leader(t testing.TB) *Agent {
 func newAgent(t testing.TB, name string, server bool) *Agent {
 	t.Helper()
 	a := &Agent{Name: name, Server: server, folder: t.TempDir()}
-	a.host, _, _ = net.SplitHostPort(sidecartest.FreeAddress(t)) // a host that nobody else has drawn
+	a.host = loopback.Own()
 	ports := map[string]bool{}
 	for len(ports) < 3 {
 		ports[freePort(t, a.host)] = true
@@ -141,8 +142,7 @@ func freePort(t testing.TB, host string) string {
 	t.Helper()
 	for range 100 {
 		port := strconv.Itoa(10_000 + rand.IntN(20_000))
-		if l, err := net.Listen("tcp", net.JoinHostPort(host, port)); err == nil {
-			_ = l.Close()
+		if _, err := loopback.Free(host, port); err == nil {
 			return port
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,10 +39,7 @@ func newEndpoint(t *testing.T) *endpoint {
 
 func (e *endpoint) start(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("tcp", e.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sidecartest.Listen(t, e.address)
 	e.server, e.done = grpc.NewServer(), make(chan struct{})
 	testgrpc.RegisterTestServiceServer(e.server, interop.NewTestServer())
 	go func(s *grpc.Server, done chan struct{}) {

@@ -34,10 +34,7 @@ func Serve(t testing.TB, serve func(*Conn)) *Origin {
 // ServeAt is Serve at an address.
 func ServeAt(t testing.TB, address string, serve func(*Conn)) *Origin {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := Listen(t, address)
 	o := &Origin{t: t, Address: l.Addr().String(), listener: l, serve: serve, conns: map[*Conn]struct{}{}}
 	o.work.Add(1)
 	go o.accept()

@@ -5,8 +5,8 @@ package sidecartest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/internal/loopback"
 )
 
 // Process is a running sidecar and its addresses.
@@ -218,28 +220,41 @@ func Dials(address string) bool {
 	return err == nil
 }
 
-// FreePort returns a loopback TCP port that was free a moment ago.
+// FreePort returns a TCP port of 127.0.0.1 that was free a moment ago.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(freeAddress(t, "127.0.0.1"))
 	return port
 }
 
-// FreeAddress returns a loopback address whose port was free a moment ago. It is not on 127.0.0.1, where the system may
-// give the port to somebody's outgoing connection meanwhile, but on one that nobody else has drawn.
+// FreeAddress returns a loopback address whose port was free a moment ago, on a host that nobody else has drawn.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	return freeAddress(t, fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)))
+	return freeAddress(t, loopback.Own())
 }
 
 func freeAddress(t testing.TB, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
+	address, err := loopback.Free(host, "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
+}
+
+// Listen listens at an address that this process may have listened on before. Somebody who is being started holds what was
+// closed for a moment longer, so it is tried for a while.
+func Listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			return l
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // root is the folder of the module, found upwards from where the test runs.

@@ -48,8 +48,8 @@ var layers = map[string]string{
 
 	"internal/*":        "",
 	"internal/demo":     "config discovery proxy telemetry",
-	"internal/meshtest": "config snapshot resilience telemetry",
-	"bench":             "bench/*",
+	"internal/meshtest": "config snapshot resilience telemetry internal/loopback",
+	"bench":             "bench/* internal/loopback",
 	"bench/*":           "",
 	"e2e/*":             "e2e/* internal/*",
 }

@@ -2,12 +2,12 @@
 package meshtest
 
 import (
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/loopback"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
@@ -73,10 +73,9 @@ func (Quiet) Online(*snapshot.Endpoint, time.Time) {}
 // FreeAddress is one of loopback that nobody listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := loopback.Free(loopback.Own(), "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
