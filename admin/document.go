@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strconv"
 
@@ -344,7 +345,7 @@ func outlierDocument(v *config.Outlier) object {
 func registerDocument(r *config.Register) object {
 	o := object{
 		"to": r.To, "weight": r.Weight, "check": r.Check, "ttl": config.Span(r.TTL), "deregister_after": config.Span(r.DeregisterAfter),
-		"publish_policy": r.PublishPolicy,
+		"publish_policy": cmp.Or(r.PublishPolicy, config.PublishNone),
 	}
 	put(o, "id", r.ID)
 	put(o, "address", r.Address)

@@ -21,7 +21,7 @@ func registerValue() value[Register] {
 		in("ttl", "without a report for so long the registry counts the instance as dead (15s)", func(r *Register) *time.Duration { return &r.TTL }, duration(time.Second, longest)),
 		in("deregister_after", "the registry removes it when it was critical for so long; 0: never (10m)", func(r *Register) *time.Duration { return &r.DeregisterAfter }, duration(0, longest)),
 		in("rules", "prefix of keys that say who may register, and who is to stay away; left out: everybody may", func(r *Register) *string { return &r.Rules }, checked(line(), rulesProblem)),
-		in("publish_policy", "what callers are told through the config centre of how to call it: the policy of the service, or with method those of its routes too (none)", func(r *Register) *string { return &r.PublishPolicy }, word(PublishNone, PublishService, PublishMethod)),
+		in("publish_policy", "what callers are told through the config centre of how to call it: the policy of the service, with method those of its routes too, or none; left out: nothing, unless by sidecar config publish", func(r *Register) *string { return &r.PublishPolicy }, word(PublishNone, PublishService, PublishMethod)),
 		ref("lease", "how many instances may be out for restart at a time: each takes a lease in the first registry before it leaves; {} for the defaults", func(r *Register) **Lease { return &r.Lease }, leaseValue()),
 	)
 	read := v.read
@@ -91,7 +91,7 @@ func (k *checker) registrations() {
 			k.fail(at, "listen.inbound is none: there is nothing to register")
 		case strings.HasPrefix(in.App, "unix:") && in.Register.Check == CheckAgent:
 			k.fail(at, "check: agent cannot reach an app at a unix socket")
-		case in.Register.PublishPolicy != PublishNone && k.config.Center == nil:
+		case in.Register.Publishes() && k.config.Center == nil:
 			k.fail(at, "publish_policy needs a config_center: callers look for it there")
 		}
 	}

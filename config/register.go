@@ -18,7 +18,7 @@ type Register struct {
 	TTL             time.Duration // without a report for so long the registry counts the instance as dead
 	DeregisterAfter time.Duration // it is removed when it was critical for so long; 0: never
 	Rules           string        // prefix of keys that say who may register; empty: everybody
-	PublishPolicy   string        // what callers are told of how to call it: PublishNone, PublishService or PublishMethod
+	PublishPolicy   string        // what callers are told of how to call it: PublishNone, PublishService, PublishMethod, or empty: not said
 	Lease           *Lease        // that it takes before it goes out; nil: it needs none
 	From            Origin
 }
@@ -41,15 +41,24 @@ const (
 	CheckAgent  = "agent"  // the registry's agent does
 )
 
-// What is published of the policies of an inbound service (S-8).
+// What is published of the policies of an inbound service (S-8). Where nothing is said the sidecar publishes nothing, and somebody may
+// do so by hand.
 const (
-	PublishNone    = "none"
+	PublishNone    = "none"    // nothing, by whom ever
 	PublishService = "service" // that of the service
 	PublishMethod  = "method"  // those of its routes too
 )
 
+// Publishes reports whether the sidecar itself is to publish policies of the service.
+func (r *Register) Publishes() bool {
+	return r != nil && (r.PublishPolicy == PublishService || r.PublishPolicy == PublishMethod)
+}
+
+// MayPublish reports whether policies of the service may be published by hand: unless it says that nothing is.
+func (r *Register) MayPublish() bool { return r == nil || r.PublishPolicy != PublishNone }
+
 func defaultRegister() Register {
-	return Register{Weight: 1, Check: CheckReport, TTL: 15 * time.Second, DeregisterAfter: 10 * time.Minute, PublishPolicy: PublishNone}
+	return Register{Weight: 1, Check: CheckReport, TTL: 15 * time.Second, DeregisterAfter: 10 * time.Minute}
 }
 
 // Bounds of what an instance carries: lists of instances are sent whenever one of them changes (S-9).

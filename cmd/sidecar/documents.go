@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-mesh/sidecar/admin"
 	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/discovery/consul"
 )
@@ -132,6 +130,9 @@ left out. With -c it is also checked against that file. --cas keeps two writers 
 				return err
 			}
 			return s.with(c, func(ctx context.Context, kv *consul.KV, cfg *config.Config) error {
+				if err := mayPut(cfg, args[0]); err != nil {
+					return err
+				}
 				return putDocument(ctx, c.OutOrStdout(), kv, cfg, args[0], data, revision)
 			})
 		},
@@ -349,55 +350,4 @@ func configDelete() *cobra.Command {
 		},
 	}
 	return s.casFlag(s.flags(c))
-}
-
-func configPublish() *cobra.Command {
-	var s store
-	var methods bool
-	c := &cobra.Command{
-		Use:   "publish -c FILE|DIR",
-		Short: "Publish how our inbound services are to be called",
-		Long: `Write the policy of each inbound service of a file to published/NAME: callers use it wherever their own configuration is
-silent. With --methods the policies of the routes go with it; where many services have many methods, callers had better
-say such details themselves. What did not change is not written.`,
-		Example: "  sidecar config publish -c sidecar.yaml\n  sidecar config publish -c sidecar.yaml --methods",
-		Args:    takes(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := needsConfig(c, s.paths); err != nil {
-				return err
-			}
-			return s.with(c, func(ctx context.Context, kv *consul.KV, cfg *config.Config) error {
-				for _, in := range cfg.Inbound {
-					text, err := admin.Published(in, methods)
-					written := false
-					if err == nil && text != nil {
-						written, err = publish(ctx, kv, in.Service, text)
-					}
-					if err != nil {
-						return fmt.Errorf("%s: %w", in.Service, err)
-					}
-					if written {
-						fmt.Fprintf(c.OutOrStdout(), "published/%s: written\n", in.Service)
-					}
-				}
-				return nil
-			})
-		},
-	}
-	configFlag(c, &s.paths)
-	c.Flags().BoolVar(&methods, "methods", false, "the policies of routes too")
-	return c
-}
-
-// publish writes a document, if it is not there yet.
-func publish(ctx context.Context, kv *consul.KV, service string, text []byte) (written bool, err error) {
-	name := "published/" + service
-	doc, err := kv.Get(ctx, name)
-	if err != nil || doc != nil && bytes.Equal(doc.Data, text) {
-		return false, err
-	}
-	if err := kv.Put(ctx, name, text, nil); err != nil {
-		return false, err
-	}
-	return true, nil
 }

@@ -30,7 +30,7 @@ func (p *publication) same(other *Publication) bool {
 
 // publication is what is to be published of an inbound service; nil: nothing.
 func (r *Registrar) publication(cfg *config.Config, in *config.Inbound) (*Publication, error) {
-	if in.Register == nil || in.Register.PublishPolicy == config.PublishNone || cfg.Center == nil || cfg.Center.Consul == nil {
+	if !in.Register.Publishes() || cfg.Center == nil || cfg.Center.Consul == nil {
 		return nil, nil
 	}
 	text, err := r.o.Policy(in, in.Register.PublishPolicy == config.PublishMethod)

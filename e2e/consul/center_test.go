@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -230,5 +231,82 @@ config_center: {consul: {registry: main}}
 services: {web: {endpoints: [%q]}}`, agent.HTTP, a.Address)
 	if n := later.Metric(t, "sidecar_policy_inherited_fields", `service="web"`); n != 0 {
 		t.Errorf("%v fields are inherited by one that starts now", n)
+	}
+}
+
+// A provider that says publish_policy: none publishes nothing, by no command; one that says nothing may do so by hand, and method is
+// the routes too (S-8 … S-13).
+func TestPublishPolicyNone(t *testing.T) {
+	t.Parallel()
+	agent := consultest.Dev(t)
+	file := filepath.Join(t.TempDir(), "provider.yaml")
+	const routes = `policy: {timeout: 1s}, routes: [{name: save, match: POST /save, policy: {timeout: 2s}}]`
+	write := func(inbound ...string) {
+		t.Helper()
+		text := "registries: {main: {consul: {address: " + strconv.Quote(agent.HTTP) + "}}}\nconfig_center: {consul: {registry: main}}\ninbound:\n"
+		for _, in := range inbound {
+			text += "  - {" + in + ", " + routes + "}\n"
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(ok bool, args ...string) string {
+		t.Helper()
+		out, err := exec.Command(sidecartest.Build(t), append(append([]string{"config"}, args...), "-c", file)...).CombinedOutput()
+		if (err == nil) != ok {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	has := func(service string, parts ...string) {
+		t.Helper()
+		text, found := agent.KV(t, "sidecar/published/"+service)
+		if found != (len(parts) > 0) {
+			t.Errorf("%s: published %t: %s", service, found, text)
+		}
+		for _, p := range parts {
+			if !strings.Contains(text, p) {
+				t.Errorf("%s: %s without %s", service, text, p)
+			}
+		}
+	}
+
+	const none = `service: web, app: "127.0.0.1:1", register: {to: main, publish_policy: none}`
+	write(none)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("policy: {timeout: 3s}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"publish"}, {"publish", "--methods"}, {"put", "published/web", policy}} {
+		out := run(false, args...)
+		for _, part := range []string{"web is not published", "inbound.web.register", "provider.yaml:", "publish_policy: none"} {
+			if !strings.Contains(out, part) {
+				t.Errorf("%v does not say %q: %s", args, part, out)
+			}
+		}
+		has("web")
+	}
+	write(none,
+		`service: hand, app: "127.0.0.1:2", register: {to: main}`,
+		`service: whole, app: "127.0.0.1:3", register: {to: main, publish_policy: service}`,
+		`service: each, app: "127.0.0.1:4", register: {to: main, publish_policy: method}`,
+		`service: apart, app: "127.0.0.1:5"`)
+	if out := run(true, "publish"); !strings.Contains(out, "warning: web is not published") || strings.Count(out, ": written") != 4 {
+		t.Errorf("%s", out)
+	}
+	has("web")
+	for _, service := range []string{"hand", "whole", "each", "apart"} {
+		has(service, `"timeout":"1s"`)
+		text, _ := agent.KV(t, "sidecar/published/"+service)
+		if strings.Contains(text, "save") != (service == "each") {
+			t.Errorf("%s: %s", service, text)
+		}
+	}
+	p := sidecartest.Run(t, "node: {id: pod}\nregistries: {main: {consul: {address: %q}}}\nconfig_center: {consul: {registry: main}}\ninbound: [{%s, policy: {timeout: 1s}}]", agent.HTTP, none)
+	sidecartest.Eventually(t, 5*time.Second, "it is registered", func() bool { return len(agent.Instances(t, "web")) == 1 })
+	sidecartest.Never(t, time.Second, "something is published", func() bool { _, found := agent.KV(t, "sidecar/published/web"); return found })
+	if n := p.Metric(t, "sidecar_registration_actions_total", `action="publish"`); n != 0 {
+		t.Errorf("it tried %v times", n)
 	}
 }
