@@ -69,6 +69,7 @@ func (c *Config) check() Errors {
 			k.one(cl)
 		}
 	}
+	k.loops()
 	k.switches()
 	k.policies()
 	k.errors = append(k.errors, append(c.groupCircles(), c.rulesTwice()...)...)

@@ -22,7 +22,7 @@ type EndpointNote struct {
 	Address string
 	Source  string
 	Used    bool
-	Why     string    // maintenance, unhealthy, retained, remembered, from_disk, unreachable
+	Why     string    // maintenance, unhealthy, retained, remembered, from_disk, unreachable, own_listener
 	Check   string    // the direct check: alive, dead, unchecked; empty: there is none
 	Err     string    // what the check met
 	Since   time.Time // of Why

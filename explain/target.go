@@ -79,7 +79,7 @@ func SubsetOf(s *snapshot.Service) *Subset {
 type Doubt struct {
 	Address string     `json:"address"`
 	Source  string     `json:"source"`
-	Why     string     `json:"why"` // maintenance, unhealthy, retained, remembered, from_disk, unreachable
+	Why     string     `json:"why"` // maintenance, unhealthy, retained, remembered, from_disk, unreachable, own_listener
 	Since   *time.Time `json:"since,omitempty"`
 	Check   string     `json:"check,omitempty"` // the direct check: alive, dead, unchecked
 	Error   string     `json:"error,omitempty"` // what the check met

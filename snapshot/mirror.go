@@ -57,7 +57,7 @@ func (c *compiler) shadow(cfg *config.Service) *Service {
 		if cfg.Group != "" {
 			list = slices.DeleteFunc(slices.Clone(list), func(e *config.Endpoint) bool { return e.Group != cfg.Group })
 		}
-		s.Endpoints = endpoints(s, list, was)
+		s.Endpoints = endpoints(s, c.others(s, list), was)
 	}
 	c.aside[name] = s
 	c.fill(s, was)
