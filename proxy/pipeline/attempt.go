@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"io"
 	"strconv"
 	"time"
 
@@ -354,7 +355,7 @@ func (x *Exchange) drained() bool {
 	}
 	for {
 		if _, err := b.Next(time.Time{}); err != nil {
-			return err.Error() == "EOF"
+			return errors.Is(err, io.EOF)
 		}
 	}
 }
