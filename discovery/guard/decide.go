@@ -70,6 +70,7 @@ func (g *Guard) begins(now time.Time, r *Rules, short bool, known int, d *Decisi
 		return false
 	}
 	g.brief, g.below, g.above = few, now, time.Time{}
+	g.swings = !g.ended.IsZero() && now.Sub(g.ended) <= r.Memory
 	return true
 }
 
@@ -82,6 +83,7 @@ func (g *Guard) goesOn(now time.Time, r *Rules, short bool, d *Decision) {
 	case short && g.brief:
 		d.Until = g.below.Add(r.Hold)
 	case short:
+		g.swings = g.swings || !g.above.IsZero()
 		g.above = time.Time{}
 		return
 	case g.brief, r.Meant:
@@ -90,14 +92,44 @@ func (g *Guard) goesOn(now time.Time, r *Rules, short bool, d *Decision) {
 		if g.above.IsZero() {
 			g.above = now
 		}
-		d.Until = g.above.Add(r.Hold)
+		d.Until = g.above.Add(g.hold(now, r, d.Known))
 	}
 	if now.Before(d.Until) {
 		return
 	}
+	// Who is missing is remembered all the same: if the list is too short again, it was not meant.
 	d.Mode, d.Until, d.Known = Believed, time.Time{}, d.Listed
-	g.peak.reset()
-	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return !e.listed && !e.failing(now, r) })
+	g.ended = now
+	if !g.swings {
+		g.peak.reset()
+	}
+}
+
+// patience is how many times Hold a list that swings must be back while more of it is missing than may go for failed health: what it
+// says in between is chance.
+const patience = 4
+
+// hold is how long a list must be back above the bound.
+func (g *Guard) hold(now time.Time, r *Rules, known int) time.Duration {
+	if !g.swings || r.MaxRemoval <= 0 {
+		return r.Hold
+	}
+	missing := 0
+	for _, e := range g.entries {
+		if !e.listed && !e.goes() && e.check.state != Dead && now.Sub(e.seen) <= r.Memory {
+			missing++
+		}
+	}
+	if missing <= r.removable(known) {
+		return r.Hold
+	}
+	return patience * r.Hold
+}
+
+// removable is how many of the known may go for failed health.
+func (r *Rules) removable(known int) int {
+	const tiny = 1e-9 // of a product that should be whole
+	return max(1, int(math.Floor(r.MaxRemoval*float64(known)+tiny)))
 }
 
 // bound chooses who of those that fail health may go, at most max(1, floor(MaxRemoval × N)), and reports whether that
@@ -119,8 +151,7 @@ func (g *Guard) bound(now time.Time, r *Rules) (kept bool) {
 	}
 	allowed := len(failing)
 	if r.MaxRemoval > 0 && allowed > 1 {
-		const tiny = 1e-9 // of a product that should be whole
-		allowed = min(allowed, max(1, int(math.Floor(r.MaxRemoval*float64(known)+tiny))))
+		allowed = min(allowed, r.removable(known))
 		slices.SortFunc(failing, func(a, b *entry) int {
 			return cmp.Or(places(b.out, a.out), b.before.Compare(a.before), a.failed.Compare(b.failed), strings.Compare(a.address(), b.address()))
 		})

@@ -124,8 +124,10 @@ type Guard struct {
 	mode     Mode
 	since    time.Time
 	brief    bool      // half dead with too few known: for Hold only
+	swings   bool      // it was too short, was back, and is or was too short again
 	below    time.Time // when half-dead protection began
 	above    time.Time // since when the list is back above the bound; zero: it is not
+	ended    time.Time // when half-dead protection ended last; zero: it never did
 }
 
 // entry is what is known of one endpoint.
