@@ -15,19 +15,28 @@ const (
 	StateUnhealthy                    // by its registry
 	StateDraining                     // said so itself
 	StateProbe                        // failed an active probe
+	StateOpen                         // its breaker is open
 )
 
 // Meter is the shared, changing part of an endpoint. It survives configuration changes by the endpoint's identity.
 type Meter struct {
-	State  atomic.Uint32 // bits above
-	Active atomic.Int64  // attempts in flight, those still connecting included
-	Since  atomic.Int64  // Unix nanoseconds when it became usable, for slow start; 0: always was
-	Leaves atomic.Int64  // Unix nanoseconds until when StateDraining holds
+	State     atomic.Uint32 // bits above
+	Active    atomic.Int64  // attempts in flight, those still connecting included
+	Since     atomic.Int64  // Unix nanoseconds when it became usable, for slow start; 0: always was
+	Leaves    atomic.Int64  // Unix nanoseconds until when StateDraining holds
+	OpenUntil atomic.Int64  // Unix nanoseconds until when StateOpen holds; then its breaker may let a call through
 
 	ewma atomic.Uint64 // bits of a float64: decayed latency in nanoseconds
 	seen atomic.Int64  // Unix nanoseconds of the last sample
 
 	calls, spent atomic.Uint64 // attempts observed so far, and the nanoseconds they took; for adaptive
+}
+
+// barred tells whether one of the state bits of mask keeps calls away at now, in Unix nanoseconds. An open breaker does for
+// its time only: then one is picked again, and who asks its breaker learns whether that is the probe (S-150).
+func (m *Meter) barred(mask uint32, now int64) bool {
+	bits := m.State.Load() & mask
+	return bits != 0 && (bits != StateOpen || now < m.OpenUntil.Load())
 }
 
 // Endpoint is what a picker may know of one address. It is immutable but for its Meter.

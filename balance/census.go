@@ -43,12 +43,12 @@ type census struct {
 func (s *Set) nearShare(now int64) float64 {
 	n := len(s.near.idx)
 	if n <= censusExact {
-		return s.countNear()
+		return s.countNear(now)
 	}
 	c := &s.census
 	at := c.at.Load()
 	if (c.left.Add(-1) <= 0 || now < at || now-at >= int64(censusEvery)) && c.mu.TryLock() {
-		c.take(s.countNear())
+		c.take(s.countNear(now))
 		c.at.Store(now)
 		c.left.Store(int64(n / 8))
 		c.mu.Unlock()
@@ -58,11 +58,11 @@ func (s *Set) nearShare(now int64) float64 {
 
 func (c *census) take(share float64) { c.share.Store(math.Float64bits(share)) }
 
-func (s *Set) countNear() float64 {
+func (s *Set) countNear(now int64) float64 {
 	usable := uint64(0)
 	for _, i := range s.near.idx {
 		e := &s.endpoints[i]
-		if e.Meter.State.Load() == 0 {
+		if !e.Meter.barred(^uint32(0), now) {
 			usable += uint64(e.Weight)
 		}
 	}

@@ -135,7 +135,7 @@ func (p *pick) from(g *group) int {
 
 // eligible tells whether an endpoint may be picked at all.
 func (p *pick) eligible(i int32) bool {
-	if p.set.endpoints[i].Meter.State.Load()&p.mask != 0 {
+	if p.set.endpoints[i].Meter.barred(p.mask, p.now) {
 		return false
 	}
 	return p.again || len(p.hint.Tried) == 0 || !contains(p.hint.Tried, int(i))

@@ -64,9 +64,9 @@ func (p *pick) sides() (groups []*group, sure bool) {
 		return []*group{s.far}, true
 	case !p.any(s.far):
 		return []*group{s.near}, true
-	case p.mask != ^uint32(0) || s.countNear() >= s.spec.SpillBelow:
+	case p.mask != ^uint32(0) || s.countNear(p.now) >= s.spec.SpillBelow:
 		return []*group{s.near}, true
-	case s.countNear() == 0:
+	case s.countNear(p.now) == 0:
 		return []*group{s.far}, true
 	}
 	return []*group{s.near, s.far}, false

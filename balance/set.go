@@ -70,7 +70,7 @@ func New(spec Spec, endpoints []Endpoint, prev *Set) *Set {
 	s.onlyFar = spec.PreferNear && len(near.idx) == 0
 	if len(near.idx) > 0 && len(far.idx) > 0 {
 		s.near, s.far = &near, &far
-		s.census.take(s.countNear())
+		s.census.take(s.countNear(0))
 	}
 	s.adopt(prev)
 	return s

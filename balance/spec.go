@@ -95,7 +95,7 @@ func StateText(state uint32) string {
 		return "usable"
 	}
 	s := ""
-	for i, n := range [...]string{"ejected", "unhealthy", "draining", "probe"} {
+	for i, n := range [...]string{"ejected", "unhealthy", "draining", "probe", "breaker_open"} {
 		if state>>i&1 == 1 {
 			if s != "" {
 				s += ","

@@ -138,7 +138,7 @@ func (w *wheel) count(p *pick) {
 		c := &w.classes[i]
 		c.usable = 0
 		for _, m := range c.members {
-			if p.set.endpoints[m].Meter.State.Load()&p.mask == 0 {
+			if !p.set.endpoints[m].Meter.barred(p.mask, p.now) {
 				c.usable++
 			}
 		}

@@ -72,6 +72,7 @@ func (c *Config) check() Errors {
 	k.loops()
 	k.switches()
 	k.policies()
+	k.breakers()
 	k.errors = append(k.errors, append(c.groupCircles(), c.rulesTwice()...)...)
 	k.registrations()
 	return k.errors
@@ -243,6 +244,23 @@ func (k *checker) switches() {
 		}
 		if !slices.ContainsFunc(s.Routes, func(r *Route) bool { return r.Name == w.Route }) {
 			k.fail(claim{path: "switches." + name + ".route", from: w.From}, "the service "+strconv.Quote(w.Service)+" has no route "+strconv.Quote(w.Route))
+		}
+	}
+}
+
+// breakers looks for routes that want breakers for endpoints where the service has none: its routes share them.
+func (k *checker) breakers() {
+	for _, s := range k.config.ordered() {
+		for i, r := range s.Routes {
+			if !r.Policy.Breaker.Per.Set && !r.Policy.Use.Set {
+				continue
+			}
+			per := k.config.RoutePolicy(s, r).Breaker.Per
+			if per.Value != "endpoint" || k.config.ServicePolicy(s).Breaker.Per.Value == "endpoint" {
+				continue
+			}
+			path := "services." + s.Name + ".routes[" + strconv.Itoa(i) + "].policy.breaker.per"
+			k.fail(claim{path: path, from: per.From}, "endpoint is for the policy of the service: its routes share its endpoints")
 		}
 	}
 }

@@ -200,7 +200,7 @@ func orNone[T any](off func(*T) *Opt[bool], v value[T]) value[T] {
 
 func breakerValue() value[Breaker] {
 	return orNone(func(b *Breaker) *Opt[bool] { return &b.Off }, object(
-		opt("per", "service: one for all routes whose policy says the same; route: one for each route (service)", func(b *Breaker) *Opt[string] { return &b.Per }, word("service", "route")),
+		opt("per", "service: one for all routes whose policy says the same; route: one for each route; endpoint: as service, and one for each endpoint (service)", func(b *Breaker) *Opt[string] { return &b.Per }, word("service", "route", "endpoint")),
 		opt("error_threshold", "share of failed calls that opens it (50%)", func(b *Breaker) *Opt[float64] { return &b.ErrorThreshold }, ratio()),
 		opt("request_volume", "calls in the window before it may open (20)", func(b *Breaker) *Opt[int] { return &b.RequestVolume }, number(1, most)),
 		opt("window", "how far back it looks (10s)", func(b *Breaker) *Opt[time.Duration] { return &b.Window }, duration(100*time.Millisecond, longest)),

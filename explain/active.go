@@ -45,6 +45,9 @@ func Active(s *snapshot.Snapshot, svc *snapshot.Service, now time.Time) []string
 			if e.Reason != "" {
 				line += " (" + e.Reason + ")"
 			}
+			if e.Asks != nil {
+				line += ", its breaker is " + e.Breaker
+			}
 			list = append(list, line)
 		}
 	}

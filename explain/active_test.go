@@ -18,6 +18,7 @@ services:
   a:
     group: bj
     endpoints: [{address: "10.0.0.1:80", group: bj}, {address: "10.0.0.2:80", group: sh}, {address: "10.0.0.3:80", group: sh}]
+    policy: {breaker: {per: endpoint}}
     routes: [{name: banner, match: /banner/*, policy: {breaker: {error_threshold: 50%, request_volume: 1, window: 10s}}}]
   b: {endpoints: ["10.0.1.1:80"]}
 groups: [{service: a, from: bj, to: sh}]
@@ -41,8 +42,12 @@ switches: {a-off: {service: a, route: banner, level: 2, empty: {}}}
 		ticket := banner.Breaker.Admit(now).Ticket
 		banner.Breaker.Record(now, ticket, resilience.CallFailed)
 	}
+	for range 20 {
+		a.Endpoints[0].Tried(now, a.Endpoints[0].Admit(now).Ticket, resilience.Outcome{Kind: resilience.Reset})
+	}
 	got := Active(s, a, now)
 	for _, want := range []string{
+		"endpoint 10.0.0.2:80 is left out: breaker_open, its breaker is open",
 		"switch a-off is on for route banner (level 2, shield)", "breaker of route banner is open",
 		"half_dead holds on to the list of consul: 1 listed, 3 known", "endpoint 10.0.0.3:80 is left out: ejected", moved,
 	} {
@@ -50,7 +55,7 @@ switches: {a-off: {service: a, route: banner, level: 2, empty: {}}}
 			t.Errorf("no %q in %q", want, got)
 		}
 	}
-	if len(got) != 5 {
+	if len(got) != 6 {
 		t.Errorf("%q", got)
 	}
 	e, err := Explain(s, Request{URL: "http://a/banner/1"}, now)

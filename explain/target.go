@@ -46,9 +46,11 @@ type Endpoint struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	From     string            `json:"from"`
 	Usable   bool              `json:"usable"`
-	State    string            `json:"state"` // usable, or why not: ejected, unhealthy, draining, probe
+	State    string            `json:"state"` // usable, or why not: ejected, unhealthy, draining, probe, breaker_open
 	Reason   string            `json:"ejected_because,omitempty"`
 	Until    *time.Time        `json:"ejected_until,omitempty"`  // at the earliest; a probe must succeed too
+	Breaker  string            `json:"breaker,omitempty"`        // its own: closed, open, half_open; empty: it has none
+	Asks     *time.Time        `json:"breaker_until,omitempty"`  // until then it gets no call, then one
 	Leaves   *time.Time        `json:"draining_until,omitempty"` // it said itself that it leaves, and is left out so long
 	Times    int               `json:"ejections,omitempty"`
 	Failures int               `json:"failures_in_a_row,omitempty"`
@@ -274,6 +276,12 @@ func endpoint(t *snapshot.Target, i int, now time.Time) Endpoint {
 	if state&balance.StateDraining != 0 {
 		until := e.LeavesUntil()
 		v.Leaves = &until
+	}
+	if e.Breaker != nil {
+		v.Breaker = e.Breaker.State(now).String()
+	}
+	if until := e.Breaker.Until(); !until.IsZero() {
+		v.Asks = &until
 	}
 	h := t.Service.Outlier.State(now, e.Health)
 	v.Times, v.Failures = h.Ejections, h.Consecutive

@@ -278,6 +278,12 @@ func (p *page) endpoint(e *Endpoint) []string {
 			state += ", " + p.in(*e.Until) + " at the earliest"
 		}
 	}
+	if e.Asks != nil {
+		state += ", breaker " + e.Breaker
+		if p.now.Before(*e.Asks) {
+			state += ", asked again " + p.in(*e.Asks)
+		}
+	}
 	if e.Slow {
 		state += ", slow"
 	}

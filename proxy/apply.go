@@ -124,18 +124,16 @@ func directory(s *snapshot.Snapshot, dir telemetry.Direction) *snapshot.Director
 func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Service) {
 	now := time.Now()
 	for _, s := range changed {
-		for _, h := range s.Outlier.SetSize(now, len(s.Endpoints), s.Available()) {
-			p.readmit(now, s, h)
+		for _, e := range s.Endpoints {
+			if s.Outlier == nil {
+				e.Readmit(now)
+			}
+			e.Shut(now)
 		}
+		p.resize(now, s)
 		for w := s.Rest.Limiter.Grant(now); w != nil; w = s.Rest.Limiter.Grant(now) {
 			w.Wake()
 		}
-		if s.Outlier == nil {
-			for _, e := range s.Endpoints {
-				e.Readmit(now)
-			}
-		}
-		p.gauge(s)
 	}
 	p.settleSwitches(prev, next)
 	if prev == nil {

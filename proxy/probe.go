@@ -35,16 +35,27 @@ func (p *Proxy) Ejected(s *snapshot.Service, e *snapshot.Endpoint, v resilience.
 // Breaker implements pipeline.Observer.
 func (p *Proxy) Breaker(r *snapshot.Route, c resilience.BreakerChange) {
 	from, to := c.States()
-	p.o.Recorder.BreakerChanged(r.Service.Name, r.Name, from.String(), to.String(), breakerDetail(r.Breaker.Counts(time.Now()), c))
+	p.o.Recorder.BreakerChanged(r.Service.Name, r.Name, from.String(), to.String(), breakerDetail(r.Breaker.Counts(time.Now()), c, "calls"))
+}
+
+// EndpointBreaker implements pipeline.Observer.
+func (p *Proxy) EndpointBreaker(e *snapshot.Endpoint, c resilience.BreakerChange) {
+	now := time.Now()
+	from, to := c.States()
+	detail := breakerDetail(e.Breaker.Counts(now), c, "attempts")
+	p.o.Recorder.EndpointBreakerChanged(e.Service, e.Address, from.String(), to.String(), detail)
+	if s, ok := p.store.Load().Outbound.Get(e.Service); ok && c != resilience.HalfOpened {
+		p.resize(now, s)
+	}
 }
 
 // breakerDetail says which knob changed a breaker, and if it opened what was counted.
-func breakerDetail(n resilience.BreakerCounts, c resilience.BreakerChange) string {
+func breakerDetail(n resilience.BreakerCounts, c resilience.BreakerChange, of string) string {
 	switch c {
 	case resilience.Opened:
-		return fmt.Sprintf("%s: of %d calls %d failed, %d timed out, %d were rejected", c.Why(), n.All(), n.Failed, n.TimedOut, n.Rejected)
+		return fmt.Sprintf("%s: of %d %s %d failed, %d timed out, %d were rejected", c.Why(), n.All(), of, n.Failed, n.TimedOut, n.Rejected)
 	case resilience.OpenedSlow:
-		return fmt.Sprintf("%s: of %d calls %d were slow, %d timed out", c.Why(), n.All(), n.Slow, n.TimedOut)
+		return fmt.Sprintf("%s: of %d %s %d were slow, %d timed out", c.Why(), n.All(), of, n.Slow, n.TimedOut)
 	}
 	return c.Why()
 }

@@ -177,6 +177,14 @@ func (b *Breaker) Adopt(prev *Breaker) *Breaker {
 	return b
 }
 
+// As returns b where it has this configuration, else a new breaker.
+func (b *Breaker) As(cfg BreakerConfig) *Breaker {
+	if b != nil && b.cfg == cfg.filled() {
+		return b
+	}
+	return NewBreaker(cfg)
+}
+
 // Admit asks whether a call may be made. A call that was admitted is reported by Done, Record or Cancel; a probe that
 // never is stops counting as on its way after one more sleep window, so that it cannot keep the breaker half-open.
 func (b *Breaker) Admit(now time.Time) Admission {

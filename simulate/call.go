@@ -41,6 +41,7 @@ type attempt struct {
 	x     *call
 	what  resilience.Action
 	ep    *snapshot.Endpoint
+	entry resilience.Ticket // of the breaker of ep
 	node  *node
 	began time.Time
 	ended bool
@@ -248,7 +249,7 @@ func (x *call) try(a resilience.Action) {
 	if !x.hint.HasHash && x.rt.Hash.On != "" {
 		x.hint.Hash, x.hint.HasHash = x.id, true
 	}
-	i, why := x.to.Set.Pick(&x.hint)
+	i, entry, why := x.pick()
 	if !why.Chosen() {
 		x.last = resilience.Outcome{Kind: resilience.NoEndpoint}
 		x.follow(x.plan.Result(sim.now, a.Slot, x.last))
@@ -259,13 +260,29 @@ func (x *call) try(a resilience.Action) {
 	}
 	x.tried = append(x.tried, i)
 	x.attempts++
-	t := &attempt{x: x, what: a, ep: x.to.Endpoints[i], began: sim.now}
+	t := &attempt{x: x, what: a, ep: x.to.Endpoints[i], entry: entry, began: sim.now}
 	t.node = sim.byName[t.ep.Address]
 	x.running[a.Slot] = t
 	t.ep.Meter.Active.Add(1)
 	sim.record.tried(x, a.Why)
 	t.send()
 	sim.on(a.Until.Sub(sim.start), t.late)
+}
+
+// pick chooses an endpoint whose breaker lets the attempt pass.
+func (x *call) pick() (i int, entry resilience.Ticket, why balance.Why) {
+	for {
+		i, why = x.to.Set.Pick(&x.hint)
+		if !why.Chosen() {
+			return i, 0, why
+		}
+		e := x.to.Endpoints[i]
+		v := e.Admit(x.c.sim.now)
+		x.c.endpointBreaker(x.to.Service, e, v.Change)
+		if v.OK || why == balance.PickedPanic {
+			return i, v.Ticket, why
+		}
+	}
 }
 
 // send carries the request to the node and the answer back.
@@ -324,6 +341,7 @@ func (t *attempt) judge(o resilience.Outcome) {
 	if v := x.to.Service.Outlier.Record(now, t.ep.Health, o); v.Act != resilience.Keep {
 		x.c.ejected(x.to.Service, t.ep, v)
 	}
+	x.c.endpointBreaker(x.to.Service, t.ep, t.ep.Tried(now, t.entry, o))
 }
 
 func (t *attempt) primary() bool {
@@ -341,6 +359,7 @@ func (x *call) abandon(slot int) {
 	}
 	t.ended, x.running[slot] = true, nil
 	t.ep.Meter.Active.Add(-1)
+	t.ep.Untried(x.c.sim.now, t.entry)
 }
 
 // finish gives back what admit took.

@@ -57,9 +57,10 @@ func (c *sidecar) settle(was *snapshot.Snapshot) {
 		if before == s {
 			continue
 		}
-		for _, h := range s.Outlier.SetSize(c.sim.now, len(s.Endpoints), s.Available()) {
-			c.readmit(s, h)
+		for _, e := range s.Endpoints {
+			e.Shut(c.sim.now)
 		}
+		c.resize(s)
 		for w := s.Rest.Limiter.Grant(c.sim.now); w != nil; w = s.Rest.Limiter.Grant(c.sim.now) {
 			w.Wake()
 		}
@@ -78,6 +79,24 @@ func (c *sidecar) settle(was *snapshot.Snapshot) {
 				before.Outlier.Forget(c.sim.now, e.Health)
 			}
 		}
+	}
+}
+
+// resize tells outlier detection that another number of endpoints can be used.
+func (c *sidecar) resize(s *snapshot.Service) {
+	for _, h := range s.Outlier.SetSize(c.sim.now, len(s.Endpoints), s.Available()) {
+		c.readmit(s, h)
+	}
+}
+
+// endpointBreaker takes down that the breaker of an endpoint changed.
+func (c *sidecar) endpointBreaker(s *snapshot.Service, e *snapshot.Endpoint, change resilience.BreakerChange) {
+	if change == resilience.Unchanged {
+		return
+	}
+	c.sim.record.event(c, "breaker "+change.String(), s.Name, e.Address, change.Why())
+	if change != resilience.HalfOpened {
+		c.resize(s)
 	}
 }
 

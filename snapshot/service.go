@@ -130,17 +130,18 @@ func endpoints(s *Service, specs []*config.Endpoint, was *Service) []*Endpoint {
 	list := make([]*Endpoint, 0, len(specs))
 	for _, spec := range specs {
 		old := before[spec.Address]
+		breaker := s.guarded(old)
 		switch {
 		case old == nil:
 			list = append(list, &Endpoint{
 				Address: spec.Address, Spec: spec, Service: s.Name, Meter: new(balance.Meter),
-				Health: &resilience.EndpointHealth{Address: spec.Address},
+				Health: &resilience.EndpointHealth{Address: spec.Address}, Breaker: breaker,
 			})
-		case old.Spec == spec && pooled:
+		case old.Spec == spec && pooled && old.Breaker == breaker:
 			list = append(list, old)
 		default:
 			next := *old
-			next.Spec, next.Counts = spec, nil
+			next.Spec, next.Counts, next.Breaker = spec, nil, breaker
 			if !pooled {
 				next.Pool = nil // connections of another protocol, or apart in another way, are of no use
 			}

@@ -181,6 +181,7 @@ type Endpoint struct {
 	Service string
 	Meter   *balance.Meter
 	Health  *resilience.EndpointHealth
+	Breaker *resilience.Breaker // of attempts; nil: off
 
 	// Pool is whatever the publisher of the snapshot keeps connections in. It is set before the snapshot is in force and
 	// handed on to the endpoint's successors.

@@ -231,6 +231,11 @@ func (s *scrape) upstream(u *Upstream, svc *dto.LabelPair) {
 	u.away.each(func(code string, n uint64) { s.count(d.away, n, pair("code", code), svc) })
 	u.ejections.each(func(why string, n uint64) { s.count(d.ejections, n, svc, pair("why", why)) })
 	s.count(d.readmissions, u.readmitted.Load(), svc)
+	for i := range u.breakerTo {
+		if n := u.breakerTo[i].Load(); n > 0 {
+			s.count(d.endpointBreakers, n, svc, pair("to", breakerName(i)))
+		}
+	}
 	s.count(d.notices, u.offline.Load(), svc)
 	s.count(d.returns, u.online.Load(), svc)
 	u.spared.each(func(why string, n uint64) { s.count(d.spared, n, svc, pair("why", why)) })

@@ -12,6 +12,7 @@ type descriptions struct {
 	requestBytes, responseBytes                     *prometheus.Desc
 	grpcCalls, grpcMessages                         *prometheus.Desc
 	tcpConns, tcpReceived, tcpSent                  *prometheus.Desc
+	endpointBreakers                                *prometheus.Desc
 	breakerState, breakerChanges                    *prometheus.Desc
 	duration, quantile                              *prometheus.Desc
 	upOpen, upIdle, connects, connectSeconds        *prometheus.Desc
@@ -91,6 +92,7 @@ func (d *descriptions) upstream() {
 		"Failures after which an endpoint should have gone out, but was kept for want of others, by rule.", "service", "why")
 	d.panics = d.add("panic_picks_total", "Calls sent to an endpoint although none was usable.", "service")
 	d.readmissions = d.add("readmissions_total", "Ejected endpoints that came back.", "service")
+	d.endpointBreakers = d.add("endpoint_breaker_changes_total", "Changes of the breakers of endpoints by new state.", "service", "to")
 	d.notices = d.add("offline_notices_total", "Endpoints left out because they said that they leave.", "service")
 	d.returns = d.add("offline_returns_total", "Endpoints used again although they had said that they leave.", "service")
 	d.mirrored = d.add("mirrored_total", "Copies of requests, by what became of them: sent, failed, full, body.", "result", "service")

@@ -70,8 +70,9 @@ type Upstream struct {
 	spared                counts
 	panics                atomic.Uint64
 	readmitted            atomic.Uint64
-	offline, online       atomic.Uint64 // endpoints that said they leave, and that stayed
-	sparedTold, panicTold atomic.Int64  // Unix nanoseconds of the last event
+	breakerTo             [breakerStates]atomic.Uint64 // changes of the breakers of endpoints
+	offline, online       atomic.Uint64                // endpoints that said they leave, and that stayed
+	sparedTold, panicTold atomic.Int64                 // Unix nanoseconds of the last event
 	limits                counts
 	away                  counts // GOAWAY of HTTP/2 by code
 	mirrored              counts // copies of requests, by what became of them
@@ -456,4 +457,10 @@ func (r *Recorder) BreakerChanged(service, route, from, to, why string) {
 	c.breaker.Store(int32(state) + 1)
 	c.breakerTo[state].Add(1)
 	r.events.Add(Event{Kind: EventBreaker, Service: service, Route: route, From: from, To: to, Detail: why})
+}
+
+// EndpointBreakerChanged tells the same of the breaker of an endpoint.
+func (r *Recorder) EndpointBreakerChanged(service, endpoint, from, to, why string) {
+	r.UpstreamConn(service).breakerTo[breakerState(to)].Add(1)
+	r.events.Add(Event{Kind: EventBreaker, Service: service, Endpoint: endpoint, From: from, To: to, Detail: why})
 }

@@ -95,6 +95,7 @@ func everything(r *Recorder) {
 	r.Spared("catalog", "10.0.0.2:8080", "error_ratio")
 	r.Panic("catalog", "10.0.0.2:8080")
 	r.BreakerChanged("catalog", "items", "closed", "open", "")
+	r.EndpointBreakerChanged("catalog", "10.0.0.2:8080", "closed", "open", "")
 	r.Protected(Protection{Source: "main", Service: "catalog", Mode: "half_dead", Endpoints: map[string]int{"remembered": 3}})
 	r.Protected(Protection{Source: "main", Service: "cart"})
 	r.Reload(true, 12*time.Millisecond, "3 services")

@@ -61,6 +61,9 @@ func (Quiet) Ejected(*snapshot.Service, *snapshot.Endpoint, resilience.EjectVerd
 // Breaker implements pipeline.Observer.
 func (Quiet) Breaker(*snapshot.Route, resilience.BreakerChange) {}
 
+// EndpointBreaker implements pipeline.Observer.
+func (Quiet) EndpointBreaker(*snapshot.Endpoint, resilience.BreakerChange) {}
+
 // Switched implements pipeline.Observer.
 func (Quiet) Switched(*snapshot.Switch, resilience.SwitchChange) {}
 

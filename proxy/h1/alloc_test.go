@@ -60,7 +60,8 @@ services:
       - {match: {path: {regex: "^/v[0-9]/"}}, to: {labels: {version: v2}}}
       - {match: {path: {prefix: /orders}}, to: {split: [{weight: 90}, {weight: 10}]}}
 `
-	callsConfig = `
+	guardedConfig = "services:\n  orders: {endpoints: [ORIGIN], policy: {breaker: {per: endpoint, slow: {over: 1s}}}}\n"
+	callsConfig   = `
 services:
   orders:
     endpoints: [ORIGIN]
@@ -147,6 +148,7 @@ func TestAllocations(t *testing.T) {
 		{name: "get, rules of the provider", config: guardConfig, request: plainRequest, answer: lengthAnswer, direction: telemetry.Inbound},
 		{name: "get, rewrite", config: rewriteConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "get, mirror that takes no copy", config: mirrorConfig, request: plainRequest, answer: lengthAnswer},
+		{name: "get, breaker per endpoint", config: guardedConfig, request: plainRequest, answer: lengthAnswer, log: true},
 		{name: "post, retries", config: routesConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -169,7 +171,7 @@ func TestAllocations(t *testing.T) {
 				for n := 0; ; {
 					m, err := c.Read(buf[n:])
 					if err != nil {
-						t.Fatal(err, string(buf[:n]))
+						t.Fatalf("%v after %q", err, buf[:n])
 					}
 					if n += m; bytes.HasSuffix(buf[:n], end) {
 						return

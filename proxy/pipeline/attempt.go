@@ -9,7 +9,6 @@ import (
 	"github.com/sidecar-mesh/sidecar/balance"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/resilience"
-	"github.com/sidecar-mesh/sidecar/route"
 )
 
 // continueWait is how long a client that waits for 100 (Continue) is left alone with a silent server before we send one:
@@ -37,7 +36,7 @@ func (x *Exchange) begin(a resilience.Action) bool {
 	case resilience.WhyStale:
 		x.out.Replays++
 	}
-	if !(a.Fresh && x.ep != nil && x.ep.Usable()) && !x.pick() {
+	if !(a.Fresh && x.ep != nil && x.ep.Usable() && x.enter()) && !x.pick() {
 		return false
 	}
 	x.began = x.Clock
@@ -75,62 +74,6 @@ func (x *Exchange) notOpened(err error) resilience.Outcome {
 	x.Clock = time.Now()
 	x.out.Detail = err.Error()
 	return x.outcome(openFailed(err))
-}
-
-// pick chooses an endpoint for the next attempt.
-func (x *Exchange) pick() bool {
-	x.turn()
-	h := &x.hint
-	h.Now, h.Rand, h.Tried = x.Clock, random(), x.tried
-	if x.rt.Hash.On != "" && !h.HasHash {
-		h.Hash, h.HasHash = x.hashKey()
-	}
-	i, why := x.to.Set.Pick(h)
-	switch why {
-	case balance.NoEndpoints:
-		x.out.Detail = "it has no endpoint" + x.subset()
-		return false
-	case balance.NoneUsable:
-		x.out.Detail = "none of its endpoints is usable" + x.subset()
-		return false
-	}
-	x.ep = x.to.Endpoints[i]
-	if why == balance.PickedPanic {
-		x.p.Recorder.Panic(x.to.Service.Name, x.ep.Address)
-	}
-	x.tried = append(x.tried, i)
-	return true
-}
-
-// subset says which part of the endpoints was meant, where it was not all.
-func (x *Exchange) subset() string {
-	s := ""
-	for k, v := range x.to.Labels {
-		s += " " + k + "=" + v
-	}
-	if s != "" {
-		s = " with" + s
-	}
-	return s
-}
-
-// hashKey returns what consistent_hash hashes of this request.
-func (x *Exchange) hashKey() (uint64, bool) {
-	key, ok := "", false
-	switch on := &x.rt.Hash; on.On {
-	case "header":
-		key, ok = x.Req.Get(on.Name)
-	case "cookie":
-		key, ok = route.CookieValue(&x.Req, on.Name)
-	case "query":
-		key, ok = route.QueryValue(x.Req.Query, on.Name)
-	case "source_ip":
-		key, ok = x.peer.Text, true
-	}
-	if !ok {
-		return 0, false
-	}
-	return route.Hash(key), true
 }
 
 func openFailed(err error) resilience.Kind {
@@ -362,6 +305,7 @@ func (x *Exchange) drained() bool {
 
 // close ends the attempt.
 func (x *Exchange) close(clean bool) {
+	x.withdraw()
 	x.ep.Meter.Active.Add(-1)
 	x.up.Close(clean)
 	x.up = nil
@@ -381,6 +325,7 @@ func (x *Exchange) judge(next resilience.Action) {
 		}
 	}
 	if next.Why == resilience.WhyStale || x.ended.Kind == resilience.NoEndpoint {
+		x.withdraw()
 		return
 	}
 	if x.call.pending && x.ended.Kind == resilience.Answered {
@@ -406,5 +351,12 @@ func (x *Exchange) report(o resilience.Outcome) {
 	}
 	if v.Act != resilience.Keep {
 		x.p.Observer.Ejected(svc, ep, v)
+	}
+	if x.entry != 0 {
+		c := ep.Tried(now, x.entry, o)
+		x.entry = 0
+		if c != resilience.Unchanged {
+			x.p.Observer.EndpointBreaker(ep, c)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 type lane struct {
 	what    resilience.Action
 	ep      *snapshot.Endpoint
+	entry   resilience.Ticket // of the breaker of ep
 	began   time.Time
 	connect time.Duration // bound of opening a connection
 	link    int           // class of its connection
@@ -65,8 +66,7 @@ func (l *lane) do() {
 			if err == nil {
 				up.Close(false)
 			}
-			l.ep.Meter.Active.Add(-1)
-			l.release()
+			l.leave()
 			return
 		}
 		if err == nil {
@@ -82,6 +82,13 @@ func (l *lane) do() {
 		l.await()
 	}
 	l.over <- l
+}
+
+// leave ends an attempt whose result nobody learns.
+func (l *lane) leave() {
+	l.ep.Meter.Active.Add(-1)
+	l.ep.Untried(time.Now(), l.entry)
+	l.release()
 }
 
 // send sends the request. That it fails is no verdict: the endpoint may have answered before it stopped reading.

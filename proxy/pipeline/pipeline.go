@@ -28,6 +28,8 @@ type Observer interface {
 	Breaker(r *snapshot.Route, c resilience.BreakerChange)
 	// Switched tells what the rule of a degradation switch has done.
 	Switched(w *snapshot.Switch, c resilience.SwitchChange)
+	// EndpointBreaker tells that the breaker of an endpoint changed; its state says so already.
+	EndpointBreaker(e *snapshot.Endpoint, c resilience.BreakerChange)
 	// Offline tells that an endpoint said that it leaves; its state says so already. It is told for each such answer.
 	Offline(e *snapshot.Endpoint, until time.Time)
 	// Online tells that an endpoint that is out for that reason answered an attempt begun at that time without saying so.
@@ -126,7 +128,8 @@ type state struct {
 
 	up    Upstream
 	ep    *snapshot.Endpoint
-	began time.Time // of the last attempt
+	entry resilience.Ticket // of the breaker of ep; 0: it is told nothing of the attempt
+	began time.Time         // of the last attempt
 	ended resilience.Outcome
 	resp  Response
 	call  call      // of gRPC

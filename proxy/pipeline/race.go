@@ -131,7 +131,8 @@ func (x *Exchange) enlist(a resilience.Action) {
 
 func (x *Exchange) lane(a resilience.Action) *lane {
 	l := newLane()
-	l.what, l.ep, l.began, l.over = a, x.ep, x.began, x.racing.over
+	l.what, l.ep, l.entry, l.began, l.over = a, x.ep, x.entry, x.began, x.racing.over
+	x.entry = 0
 	x.racing.lanes = append(x.racing.lanes, l)
 	return l
 }
@@ -189,7 +190,7 @@ func (x *Exchange) referee() resilience.Action {
 func (x *Exchange) finished(l *lane) resilience.Action {
 	x.racing.lanes = slices.DeleteFunc(x.racing.lanes, func(other *lane) bool { return other == l })
 	x.Clock = time.Now()
-	x.up, x.ep, x.began = l.up, l.ep, l.began
+	x.up, x.ep, x.entry, x.began = l.up, l.ep, l.entry, l.began
 	x.resp, l.resp = l.resp, x.resp
 	x.ahead, x.call.pending = ahead{}, false
 	a, err, opened := l.what, l.err, l.opened
@@ -237,11 +238,10 @@ func (x *Exchange) disband(wanted bool) {
 	r.lanes = r.lanes[:0]
 	for range ending {
 		l := <-r.over
-		l.ep.Meter.Active.Add(-1)
 		if l.up != nil {
 			l.up.Close(false)
 		}
-		l.release()
+		l.leave()
 	}
 	if wanted {
 		x.down.Guard(x.up) // one who has left is noticed by what is sent to it
