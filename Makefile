@@ -80,7 +80,7 @@ properties: ## the properties of the deciding packages, each a million times (RU
 
 soak: build ## the long stories, then load for 10 min (SOAK=seconds); fails on errors or growing memory, descriptors
 	@scripts/setup.sh bench
-	SIDECAR_SOAK=1 $(GO) test -p=1 -count=1 -timeout=40m -v ./e2e/stories ./e2e/twin ./e2e/consul ./e2e/registry
+	SIDECAR_SOAK=1 $(GO) test -p=1 -count=1 -timeout=40m -v ./e2e/stories ./e2e/twin ./e2e/consul ./e2e/registry ./e2e/register
 	$(GO) run ./bench -only soak -seconds $(or $(SOAK),600)
 
 schema: build ## write docs/config.schema.json from the configuration language

@@ -84,7 +84,7 @@ func (s *scrape) sources(p *parts, now time.Time) {
 	for _, v := range list {
 		name := pair("source", v.name)
 		s.count(s.d.updates, v.updates.Load(), name)
-		s.count(s.d.updateFailures, v.failures.Load(), name)
+		v.failures.each(func(reason string, n uint64) { s.count(s.d.updateFailures, n, pair("reason", reason), name) })
 		heard := p.started // never heard: as old as we are
 		if at := v.confirmed.Load(); at != 0 {
 			heard = time.Unix(0, at)

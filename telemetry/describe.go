@@ -120,7 +120,7 @@ func (d *descriptions) process() {
 	d.moderated = d.add("moderated_connections", "HTTP/2 connections that are read at a steady pace at the moment.")
 	d.windows = d.add("window_memory_bytes", "Octets that HTTP/2 peers were promised beyond their first windows.")
 	d.updates = d.add("discovery_updates_total", "Changes that a discovery source delivered.", "source")
-	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "source")
+	d.updateFailures = d.add("discovery_failures_total", "Failures to hear from a discovery source.", "reason", "source")
 	d.age = d.add("discovery_age_seconds", "Time since a discovery source was last heard.", "source")
 	d.failing = d.add("discovery_failing", "1 while a discovery source cannot be heard.", "source")
 	d.protected = d.add("discovery_protected", "1 while a protection keeps a list from being used as it is.",

@@ -83,8 +83,8 @@ func TestEventsAreLogged(t *testing.T) {
 	r := newTest(t, Options{Log: slog.New(h)})
 	r.Ejected("catalog", "10.0.0.1:80", "error_ratio")
 	r.BreakerChanged("catalog", "items", "open", "half_open", "")
-	r.Source("main").Failed("refused")
-	r.Source("main").Failed("refused") // the same story
+	r.Source("main").Failed("unreachable", "refused")
+	r.Source("main").Failed("unreachable", "refused") // the same story
 	r.Source("main").Updated()
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func (l *Listener) Refused(limit string) { l.refused.add(limit) }
 type Source struct {
 	name      string
 	updates   atomic.Uint64
-	failures  atomic.Uint64
+	failures  counts // by reason
 	failing   atomic.Bool
 	confirmed atomic.Int64 // Unix nanoseconds
 	rec       *Recorder
@@ -191,9 +191,9 @@ func (s *Source) Confirmed() {
 	}
 }
 
-// Failed counts a failure to hear from the source. Only the first of a row is an event.
-func (s *Source) Failed(detail string) {
-	s.failures.Add(1)
+// Failed counts a failure to hear from the source, under a reason of few words. Only the first of a row is an event.
+func (s *Source) Failed(reason, detail string) {
+	s.failures.add(reason)
 	if !s.failing.Swap(true) {
 		s.rec.events.Add(Event{Kind: EventDiscovery, Detail: s.name + ": " + detail, To: "failing"})
 	}

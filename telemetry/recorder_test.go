@@ -89,7 +89,7 @@ func everything(r *Recorder) {
 	l.Refused("connections")
 	src := r.Source("main")
 	src.Updated()
-	src.Failed("dial tcp 127.0.0.1:8500: connection refused")
+	src.Failed("unreachable", "dial tcp 127.0.0.1:8500: connection refused")
 	r.Ejected("catalog", "10.0.0.1:8080", "consecutive_failures")
 	r.Readmitted("catalog", "10.0.0.1:8080")
 	r.Spared("catalog", "10.0.0.2:8080", "error_ratio")

@@ -145,7 +145,7 @@ func (c *center) watch(ctx context.Context, kv *consul.KV, had bool) {
 		had = len(docs) > 0
 		c.tell(ctx, docs)
 	}, func(err error) {
-		source.Failed(err.Error())
+		source.Failed(failureReason(err), err.Error())
 		select {
 		case c.failed <- struct{}{}:
 		default:

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,7 +35,19 @@ func (o *observer) Failed(source, service string, err error) {
 	if service != "" {
 		text = service + ": " + text
 	}
-	o.p.rec.Source(source).Failed(text)
+	o.p.rec.Source(source).Failed(failureReason(err), text)
+}
+
+// failureReason is the kind of a source's failure, in one word.
+func failureReason(err error) string {
+	var named interface{ Reason() string }
+	switch {
+	case errors.As(err, &named):
+		return named.Reason()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	return "failed"
 }
 
 // Applied implements discovery.Observer.

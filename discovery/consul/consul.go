@@ -135,7 +135,7 @@ func (s *Source) watch(ctx context.Context, c *client, name string, report func(
 			return meta.LastIndex, nil
 		}
 		if len(a.entries) == 0 {
-			if err := doubtful(ctx, meta, q.Token); err != nil {
+			if err := doubtful(ctx, meta, q.Token, "service:read or node:read"); err != nil {
 				return 0, err
 			}
 		}
@@ -158,10 +158,11 @@ type sums struct {
 }
 
 // doubtful says why an empty answer is no answer: access control hides what a token may not read, without an error.
-func doubtful(ctx context.Context, meta *api.QueryMeta, token string) error {
+// rights are those that the token lacks then.
+func doubtful(ctx context.Context, meta *api.QueryMeta, token, rights string) error {
 	switch {
 	case meta.ResultsFilteredByACLs:
-		return &Error{Kind: Forbidden, Text: "access control removed every instance from the answer: the token lacks service:read or node:read"}
+		return &Error{Kind: Forbidden, Text: "access control removed everything from the answer: the token lacks " + rights}
 	case token == "" && meta.DefaultACLPolicy == "deny":
 		return &Error{Kind: Forbidden, Text: "no token is given, and access control denies by default"}
 	}

@@ -122,7 +122,7 @@ func (k *KV) read(ctx context.Context, a *api.Client, q *api.QueryOptions) ([]co
 		return nil, 0, err
 	}
 	if len(pairs) == 0 {
-		if err := doubtful(ctx, meta, q.Token); err != nil {
+		if err := doubtful(ctx, meta, q.Token, "key:read for "+k.prefix); err != nil {
 			return nil, 0, err
 		}
 	}

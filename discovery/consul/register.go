@@ -26,6 +26,9 @@ type Registry struct {
 	mu   sync.Mutex
 	node string // the name of the agent's node, once it is known; guarded by mu
 	ip   string // and its address
+	// tokens are, by instance, those that the agent has it under. The agent tells the servers by them: one that was renewed since
+	// must be told to it anew. Guarded by mu.
+	tokens map[string]string
 }
 
 // NewRegistry prepares a registry, without I/O.
@@ -86,11 +89,30 @@ func (r *Registry) Register(ctx context.Context, i *registration.Instance, well 
 	if address == "" {
 		address = r.localAddress()
 	}
-	opts := api.ServiceRegisterOpts{Token: r.c.readToken()}.WithContext(ctx)
-	return failure(r.agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
+	token := r.c.readToken()
+	opts := api.ServiceRegisterOpts{Token: token}.WithContext(ctx)
+	err := r.agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
 		ID: i.ID, Name: i.Service, Address: address, Port: i.Port, Tags: i.Tags, Meta: i.Meta,
 		Weights: &api.AgentWeights{Passing: i.Weight, Warning: 1}, Check: check,
-	}, opts))
+	}, opts)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.tokens == nil {
+			r.tokens = map[string]string{}
+		}
+		r.tokens[i.ID] = token
+	}
+	return failure(err)
+}
+
+// renewed reports whether the token is another one than that which the agent has the instance under.
+func (r *Registry) renewed(i *registration.Instance) bool {
+	token := r.c.readToken()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	had, ok := r.tokens[i.ID]
+	return ok && had != token
 }
 
 // localAddress is the address from which the agent is reached. One on this very machine knows its node's address better.
@@ -115,6 +137,8 @@ func (r *Registry) localAddress() string {
 func (r *Registry) Report(ctx context.Context, i *registration.Instance, well bool, note string) registration.Result {
 	var err error
 	switch {
+	case r.renewed(i):
+		return r.renew(ctx, i, well)
 	case i.Probe.Own():
 		_, _, err = r.agent().Service(i.ID, r.query(ctx))
 	case well:
@@ -123,16 +147,41 @@ func (r *Registry) Report(ctx context.Context, i *registration.Instance, well bo
 		err = r.agent().UpdateTTLOpts(checkID(i), note, api.HealthCritical, r.query(ctx))
 	}
 	if unknown(err) {
-		return registration.Result{Kind: registration.Lost, Text: "the agent does not know it"}
+		return lost()
 	}
 	return failure(err)
 }
 
+// renew registers an instance that the agent has under another token anew, as it is.
+func (r *Registry) renew(ctx context.Context, i *registration.Instance, well bool) registration.Result {
+	checks, err := r.agent().ChecksWithFilterOpts("CheckID == "+quote(checkID(i)), r.query(ctx))
+	if err != nil {
+		return failure(err)
+	}
+	check := checks[checkID(i)]
+	switch {
+	case check == nil:
+		return lost()
+	case i.Probe.Own():
+		well = check.Status == api.HealthPassing
+	}
+	return r.Register(ctx, i, well)
+}
+
+func lost() registration.Result {
+	return registration.Result{Kind: registration.Lost, Text: "the agent does not know it"}
+}
+
 // Deregister implements registrar.Registry.
 func (r *Registry) Deregister(ctx context.Context, i *registration.Instance) registration.Result {
+	if r.renewed(i) {
+		if result := r.Register(ctx, i, false); result.Kind != registration.OK {
+			return result
+		}
+	}
 	err := r.agent().ServiceDeregisterOpts(i.ID, r.query(ctx))
 	if unknown(err) {
-		return registration.Result{}
+		err = nil
 	}
 	return failure(err)
 }
@@ -145,7 +194,7 @@ func (r *Registry) Verify(ctx context.Context, i *registration.Instance) registr
 	case !unknown(err):
 		return failure(err)
 	}
-	node, _, err := r.self()
+	node, _, err := r.self(ctx)
 	if err != nil {
 		return failure(err)
 	}
@@ -184,20 +233,21 @@ func (r *Registry) Sweep(ctx context.Context, node string, keep func(id string) 
 }
 
 // self returns name and address of the agent's node.
-func (r *Registry) self() (node, ip string, err error) {
+func (r *Registry) self(ctx context.Context) (node, ip string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.node != "" {
 		return r.node, r.ip, nil
 	}
-	self, err := r.agent().Self()
-	if err != nil {
+	var self struct {
+		Config struct{ NodeName string }
+		Member struct{ Addr string }
+	}
+	if _, err := r.c.agents[0].api.Raw().Query("/v1/agent/self", &self, r.query(ctx)); err != nil {
 		return "", "", err
 	}
-	node, _ = self["Config"]["NodeName"].(string)
-	ip, _ = self["Member"]["Addr"].(string)
-	r.node, r.ip = node, ip
-	return node, ip, nil
+	r.node, r.ip = self.Config.NodeName, self.Member.Addr
+	return r.node, r.ip, nil
 }
 
 // quote writes a text as filter expressions want it.
@@ -273,7 +323,7 @@ func (r *Registry) allowed(ctx context.Context, i *registration.Instance) (regis
 	}
 	ip := cmp.Or(i.Address, r.localAddress())
 	if ip == "" {
-		if _, ip, err = r.self(); err != nil {
+		if _, ip, err = r.self(ctx); err != nil {
 			return registration.Result{}, err
 		}
 	}

@@ -70,6 +70,9 @@ func (a *Agent) call(method, path string, body, out any) error {
 	if err != nil {
 		return err
 	}
+	if a.token != "" {
+		req.Header.Set("X-Consul-Token", a.token)
+	}
 	client := http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -29,7 +29,12 @@ type Agent struct {
 	HTTP   string // address of its API; the same after a restart
 	Server bool
 
-	host, serf, rpc string // host, and ports on it
+	// HTTPS is the address of the API over TLS, where it was started by Secure.
+	HTTPS string
+
+	token           string         // of the test's own calls
+	more            map[string]any // of its configuration
+	host, serf, rpc string         // host, and ports on it
 	folder          string
 	cmd             *exec.Cmd // nil while it does not run
 	exited          chan struct{}
@@ -169,6 +174,13 @@ func (a *Agent) configure(t testing.TB, servers int, join []string) {
 	}
 	if a.Server {
 		c["bootstrap_expect"] = servers
+	}
+	for key, v := range a.more {
+		if part, ok := v.(map[string]any); ok && c[key] != nil {
+			maps.Copy(c[key].(map[string]any), part)
+			continue
+		}
+		c[key] = v
 	}
 	data, err := json.Marshal(c)
 	if err != nil {
