@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -83,9 +82,7 @@ services: {quiet: {endpoints: [%q]}}`
 	if n := p.Metric(t, "sidecar_config_documents", `state="restored"`); n != 3 {
 		t.Errorf("%v documents are restored", n)
 	}
-	if said := p.Said(); !strings.Contains(said, "its documents are those of the disk") {
-		t.Errorf("the log does not tell: %s", said)
-	}
+	p.Says(t, "its documents are those of the disk")
 	agent.Restart(t)
 	agent.DeleteKV(t, "sidecar/switches/off")
 	seen(t, p, "quiet", 20*time.Second, "b")
@@ -112,7 +109,5 @@ services: {quiet: {endpoints: [%q]}}`
 	if n := p.Metric(t, "sidecar_discovery_snapshot_failures_total"); n != 1 {
 		t.Errorf("%v failures", n)
 	}
-	if said := p.Said(); !strings.Contains(said, "damaged") {
-		t.Errorf("%s", said)
-	}
+	p.Says(t, "damaged")
 }

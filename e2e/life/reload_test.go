@@ -126,6 +126,7 @@ func TestReloadRefused(t *testing.T) {
 	if n := p.Metric(t, "sidecar_reloads_total", `result="failed"`); n != 1 {
 		t.Errorf("%v failed reloads are counted", n)
 	}
+	p.Says(t, "services.svc.policy.timeout")
 	lines := 0
 	for line := range strings.Lines(p.Said()) {
 		if strings.Contains(line, "to=failed") && strings.Contains(line, "services.svc.hots") && strings.Contains(line, "services.svc.policy.timeout") {

@@ -269,7 +269,7 @@ func TestReported072_StreamsOutliveTheTimeout(t *testing.T) {
 		if _, err := c.Head(); err != nil {
 			return
 		}
-		_ = c.Send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+		_ = c.Send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
 		for range 8 {
 			_ = c.Send("9\r\ndata: x\n\n\r\n")
 			<-time.After(100 * time.Millisecond)

@@ -155,6 +155,14 @@ func (p *Process) OpenFiles(t testing.TB) int {
 	return len(list)
 }
 
+// Says waits until the process has written all parts to standard error: what it does shows before what it says of it does.
+func (p *Process) Says(t testing.TB, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		Eventually(t, 10*time.Second, "it says "+part, func() bool { return strings.Contains(p.Said(), part) })
+	}
+}
+
 // Reload puts a document in the place of the configuration and waits until it is in force.
 func (p *Process) Reload(t testing.TB, document string, args ...any) {
 	t.Helper()

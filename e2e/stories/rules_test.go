@@ -38,9 +38,7 @@ func TestReadsDoNotHurtWrites(t *testing.T) {
       - {name: getUser, match: GET /users/*}
       - {name: saveUser, match: PUT /users/*}
 `, strings.Join(list, ","), hosts[0], hosts[1], hosts[2], hosts[3])
-	if !strings.Contains(p.Said(), "2 rules on one line") {
-		t.Error("two rules on one line are not told")
-	}
+	p.Says(t, "2 rules on one line")
 	reads := sidecartest.Steady(t, sidecartest.Call{Address: p.Outbound, Host: "users", Path: "/users/7", Callers: 1, Pause: time.Millisecond})
 	writes := sidecartest.Steady(t, sidecartest.Call{Address: p.Outbound, Host: "users", Path: "/users/7", Method: "PUT", Callers: 2, Pause: time.Millisecond})
 	more(t, reads, 50)
