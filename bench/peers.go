@@ -52,6 +52,8 @@ type mode struct {
 	Moderated           bool   // the sidecar has limits.moderate_reads
 	Module              string // nginx's stream module where that is a file of its own
 	Body                string // of the origin
+	Origins             []string
+	Governed            bool // all of governance is configured, and has nothing to do
 }
 
 // ListenPort is the port of Listen.
@@ -161,13 +163,13 @@ func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
 			m.Module = module
 		}
 	}
-	config := ""
+	config, name := "", portOf(m.Listen)+"-"+p.template // the sidecar reads its file again when it changes
 	if p.template != "" {
 		text, err := render(p.template, m)
 		if err != nil {
 			return nil, err
 		}
-		config = filepath.Join(b.dir, p.template)
+		config = filepath.Join(b.dir, name)
 		if err := os.WriteFile(config, text, 0o644); err != nil {
 			return nil, err
 		}
@@ -176,7 +178,7 @@ func (b *bench) start(ctx context.Context, p *peer, m mode) (*process, error) {
 	if p.name == "haproxy" {
 		to = m.Log
 	}
-	proc, err := b.spawn(proxyCore, p.template, to, p.env, p.argv(p.binary, config, m))
+	proc, err := b.spawn(proxyCore, name, to, p.env, p.argv(p.binary, config, m))
 	if err != nil {
 		return nil, err
 	}

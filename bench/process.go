@@ -183,6 +183,20 @@ func (p *process) cpu() time.Duration {
 	return time.Duration(ticks) * tick
 }
 
+// ran is the time that all its threads have had a core, to the nanosecond.
+func (p *process) ran() (d time.Duration) {
+	for _, pid := range p.tree() {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		for _, file := range files {
+			text, _ := os.ReadFile(file)
+			var ns int64
+			_, _ = fmt.Sscan(string(text), &ns)
+			d += time.Duration(ns)
+		}
+	}
+	return d
+}
+
 // rss is the resident memory of all its processes in octets.
 func (p *process) rss() float64 {
 	var pages int64

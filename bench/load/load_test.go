@@ -113,3 +113,33 @@ func TestReply(t *testing.T) {
 		}
 	}
 }
+
+func TestLoop(t *testing.T) {
+	var served atomic.Int64
+	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if served.Add(1) > 1e9 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		_, _ = w.Write([]byte("ok"))
+	})
+	l, err := NewLoop(address, Request("x", "/"), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	total := 0
+	for range 2 { // on the same connections
+		n, err := l.Run(50 * time.Millisecond)
+		if err != nil || n < 4 {
+			t.Fatal(n, err)
+		}
+		total += n
+	}
+	if int64(total) != served.Load() {
+		t.Errorf("%d of %d", total, served.Load())
+	}
+	served.Store(1e9)
+	if _, err := l.Run(time.Millisecond); err == nil {
+		t.Error("took a 502 for an answer")
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
@@ -149,11 +151,13 @@ func TestAllocations(t *testing.T) {
 		{name: "get, rewrite", config: rewriteConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "get, mirror that takes no copy", config: mirrorConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "get, breaker per endpoint", config: guardedConfig, request: plainRequest, answer: lengthAnswer, log: true},
+		{name: "get, all of governance", config: meshtest.Governed(t, false), request: plainRequest, answer: lengthAnswer, log: true},
+		{name: "post, all of governance", config: meshtest.Governed(t, false), request: postRequest, answer: lengthAnswer, body: 13, log: true},
 		{name: "post, retries", config: routesConfig, request: postRequest, answer: lengthAnswer, body: 13, log: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			origin := newOrigin(t, steady(tc.body, []byte(tc.answer)))
-			s := setup{config: tc.config, origins: []string{origin}, direction: tc.direction}
+			s := setup{config: tc.config, origins: slices.Repeat([]string{origin}, 4), direction: tc.direction}
 			if tc.log {
 				s.log = io.Discard
 			}

@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/sidecar-mesh/sidecar/internal/meshtest"
 )
 
 // blocks encodes a header block twice: as it is sent first, and as it is sent when its fields are indexed.
@@ -167,6 +170,9 @@ func TestAllocations(t *testing.T) {
 		{"2 to 2, query", plain2, true, with([]string{":method", "GET", ":scheme", "http", ":path", "/a?b=c", ":authority", "svc"}, more...), "", nil},
 		{"2 to 2, body", plain2, true, with(post, more...), `{"order": 17}`, nil},
 		{"gRPC", plain2, true, with(grpc, more...), "\x00\x00\x00\x00\x05hello", []string{"grpc-status", "0"}},
+		{"2 to 2, all of governance", meshtest.Governed(t, true), true, with(get, more...), "", nil},
+		{"gRPC, all of governance", meshtest.Governed(t, true), true, with(grpc, more...), "\x00\x00\x00\x00\x05hello", []string{"grpc-status", "0"}},
+		{"2 to 1, all of governance", meshtest.Governed(t, false), false, with(get, more...), "", nil},
 		{"2 to 1", plain1, false, with(get, more...), "", nil},
 		{"2 to 1, body", plain1, false, with(post, with(more, "content-length", "13")...), `{"order": 17}`, nil},
 	} {
@@ -177,7 +183,7 @@ func TestAllocations(t *testing.T) {
 			} else {
 				origin = steady1(t, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\nhello world")
 			}
-			r := newRig(t, setup{config: tc.config, origins: []string{origin}, log: io.Discard})
+			r := newRig(t, setup{config: tc.config, origins: slices.Repeat([]string{origin}, 4), log: io.Discard})
 			q := &quick{nc: r.dial1()}
 			q.out = append(q.out, http2.ClientPreface...)
 			q.add(http2.FrameSettings, 0, 0, nil)
