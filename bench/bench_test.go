@@ -82,6 +82,19 @@ func TestTable(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
+	// The machine got slower by the turn, and one turn of a peer failed: ratios are of what the same turn saw.
+	slower := newTable("cpu", "title", column{"a", low})
+	for slower.turn = 1; slower.turn <= 4; slower.turn++ {
+		speed := float64(slower.turn * slower.turn)
+		if slower.turn != 2 {
+			slower.add("sidecar", 3*speed)
+		}
+		slower.add("nginx", 2*speed)
+	}
+	if r, ok := slower.ratio("sidecar", "nginx", "a"); !ok || r != 1.5 {
+		t.Errorf("ratio %v", r)
+	}
+
 	two := newTable("h2", "title", column{"a", low})
 	two.Bases = []string{"haproxy", "absent"}
 	two.add("sidecar", 15)

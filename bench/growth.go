@@ -156,7 +156,7 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 			return err
 		}
 	}
-	cpu, _, _, err := b.saturate(ctx, p, host, path)
+	cpu, err := b.saturated(ctx, p, host, path)
 	if err != nil {
 		return err
 	}
@@ -193,3 +193,13 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// saturated loads a proxy as much as it takes, and returns the CPU of a request in µs.
+func (b *bench) saturated(ctx context.Context, p *process, host, path string) (float64, error) {
+	if _, err := b.wrk(ctx, p.address, host, path, connections, warmup); err != nil {
+		return 0, err
+	}
+	used := p.ran()
+	s, err := b.wrk(ctx, p.address, host, path, connections, b.seconds)
+	return micros(p.ran()-used) / s.requests, err
+}

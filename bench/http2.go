@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/bench/load"
@@ -31,40 +30,19 @@ func (b *bench) http2Row(ctx context.Context) (*table, error) {
 		return nil, err
 	}
 	defer origin.stop()
-	return t, b.http2Cost(ctx, t, mode{HTTP2: true, OriginHTTP2: true, Many: true, Origin: origin.address})
+	return t, b.cost(ctx, t, mode{HTTP2: true, OriginHTTP2: true, Many: true, Origin: origin.address}, saturateHTTP2(ctx))
 }
 
 // http2ToHTTP1Row has HTTP/2 on the side of the clients only.
 func (b *bench) http2ToHTTP1Row(ctx context.Context) (*table, error) {
 	t := b.http2Table("h2h1", "HTTP/2 to HTTP/1.1")
 	t.Bases = []string{"nginx", "haproxy", "envoy"}
-	return t, b.http2Cost(ctx, t, mode{HTTP2: true})
+	return t, b.cost(ctx, t, mode{HTTP2: true}, saturateHTTP2(ctx))
 }
 
 func (b *bench) http2Table(name, title string) *table {
 	return newTable(name, fmt.Sprintf("%s, %d connections with %d streams each, at saturation", title, http2Conns, http2Streams),
 		column{colCPU, low}, column{colRate, high}, column{"core busy, %", neither})
-}
-
-func (b *bench) http2Cost(ctx context.Context, t *table, m mode) error {
-	return b.each(ctx, t, m, func(p *process, who *peer) error {
-		run := func(d time.Duration) (shot, error) {
-			seconds := max(1, int(math.Round(d.Seconds())))
-			return h2load(ctx, d+10*time.Second, p.address, "/", "-c", strconv.Itoa(http2Conns), "-m", strconv.Itoa(http2Streams),
-				"-D", strconv.Itoa(seconds))
-		}
-		if _, err := run(warmup); err != nil {
-			return err
-		}
-		used, begin := p.cpu(), time.Now()
-		s, err := run(b.seconds)
-		if err != nil {
-			return err
-		}
-		used = p.cpu() - used
-		t.add(who.name, micros(used)/s.requests, s.perSecond, 100*float64(used)/float64(time.Since(begin)))
-		return nil
-	})
 }
 
 // http2BulkRow sends bodies of 1 GiB, one after the other in one stream each, as many as make the ticks of /proc exact.

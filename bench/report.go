@@ -42,6 +42,9 @@ type table struct {
 	Values  map[string]map[string][]float64   `json:"values"`
 	Medians map[string]map[string]measurement `json:"medians"`
 	Notes   []string                          `json:"notes,omitempty"`
+
+	turn  int                         // of what is added now; 0: values of a peer are numbered as they come
+	turns map[string]map[string][]int // the turn of each value
 }
 
 // measurement is a median and how it compares.
@@ -51,7 +54,7 @@ type measurement struct {
 }
 
 func newTable(name, title string, columns ...column) *table {
-	return &table{Name: name, Title: title, Columns: columns, Bases: []string{base}, Values: map[string]map[string][]float64{}}
+	return &table{Name: name, Title: title, Columns: columns, Bases: []string{base}, Values: map[string]map[string][]float64{}, turns: map[string]map[string][]int{}}
 }
 
 // add notes one round's values of the first columns.
@@ -60,12 +63,17 @@ func (t *table) add(peer string, values ...float64) { t.addFrom(peer, 0, values.
 // addFrom notes one round's values from a column on.
 func (t *table) addFrom(peer string, first int, values ...float64) {
 	if t.Values[peer] == nil {
-		t.Values[peer] = map[string][]float64{}
+		t.Values[peer], t.turns[peer] = map[string][]float64{}, map[string][]int{}
 		t.Order = append(t.Order, peer)
 	}
 	for i, v := range values {
 		name := t.Columns[first+i].Name
 		t.Values[peer][name] = append(t.Values[peer][name], v)
+		turn := t.turn
+		if turn == 0 {
+			turn = len(t.Values[peer][name])
+		}
+		t.turns[peer][name] = append(t.turns[peer][name], turn)
 	}
 }
 
@@ -74,13 +82,36 @@ func (t *table) note(format string, args ...any) {
 	fmt.Fprintln(os.Stderr, "  "+t.Notes[len(t.Notes)-1])
 }
 
-// median returns the median of a peer's rounds; of no table it has none.
+// median returns the median of a peer's values; of no table it has none.
 func (t *table) median(peer, column string) (float64, bool) {
 	if t == nil || len(t.Values[peer][column]) == 0 {
 		return 0, false
 	}
-	v := slices.Sorted(slices.Values(t.Values[peer][column]))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
+	return median(t.Values[peer][column]), true
+}
+
+// median is the middle of some values, or between the two.
+func median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// ratio is the median of what a peer's values are to those of a base in the same turns.
+func (t *table) ratio(peer, base, column string) (float64, bool) {
+	of := map[int]float64{}
+	for i, turn := range t.turns[base][column] {
+		of[turn] = t.Values[base][column][i]
+	}
+	var ratios []float64
+	for i, turn := range t.turns[peer][column] {
+		if b, ok := of[turn]; ok && b > 0 {
+			ratios = append(ratios, t.Values[peer][column][i]/b)
+		}
+	}
+	if len(ratios) == 0 {
+		return 0, false
+	}
+	return median(ratios), true
 }
 
 // measure returns the median with its ratios to those of the bases.
@@ -89,17 +120,17 @@ func (t *table) measure(peer string, c column) (m measurement, ok bool) {
 		return m, false
 	}
 	for _, base := range t.Bases {
-		if b, has := t.median(base, c.Name); has && b > 0 && peer != "direct" && c.Better != neither {
+		if r, has := t.ratio(peer, base, c.Name); has && peer != "direct" && c.Better != neither {
 			if m.Ratios == nil {
 				m.Ratios = map[string]float64{}
 			}
-			m.Ratios[base] = m.Median / b
+			m.Ratios[base] = r
 		}
 	}
 	return m, true
 }
 
-// markdown renders the medians, with ratios to the bases in brackets.
+// markdown renders the medians, with the medians of ratios to the bases in brackets.
 func (t *table) markdown() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "\n## %s: %s\n\n", t.Name, t.Title)
@@ -235,7 +266,7 @@ func (r *report) markdown() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Benchmark\n\n`%s`, %s\n\n%s\n\n", r.Command, r.Date, r.Machine)
 	fmt.Fprintf(&s, "One core for the proxy, another for load and origin; %d interleaved rounds of %g s; medians, in brackets\n", r.Rounds, r.Seconds)
-	s.WriteString("the ratio to nginx, or to what the table names. CPU is user and system time of all the proxy's processes. Absolute\nnumbers move with the machine; compare within a run.\n")
+	s.WriteString("that of the ratios to nginx, or to what the table names, in the same turn. CPU is that of all the proxy's processes.\nAbsolute numbers move with the machine; compare within a run.\n")
 	for _, list := range []struct {
 		title string
 		lines map[string]string

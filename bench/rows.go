@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,6 +38,7 @@ const (
 func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *process, who *peer) error) error {
 	peers := b.taking(m)
 	for round := range b.rounds {
+		t.turn++
 		for i := range peers {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -55,32 +58,11 @@ func (b *bench) each(ctx context.Context, t *table, m mode, measure func(p *proc
 	return nil
 }
 
-// saturate loads a proxy as much as it takes, and returns the CPU of a request in µs, requests a second, and how busy its
-// core was in percent.
-func (b *bench) saturate(ctx context.Context, p *process, host, path string) (cpu, rate, busy float64, err error) {
-	if _, err := b.wrk(ctx, p.address, host, path, connections, warmup); err != nil {
-		return 0, 0, 0, err
-	}
-	used, begin := p.cpu(), time.Now()
-	s, err := b.wrk(ctx, p.address, host, path, connections, b.seconds)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	used = p.cpu() - used
-	micros := float64(used) / float64(time.Microsecond)
-	return micros / s.requests, s.perSecond, 100 * float64(used) / float64(time.Since(begin)), nil
-}
-
 func (b *bench) cpuRow(ctx context.Context) (*table, error) {
 	t := newTable("cpu", "HTTP/1.1 keep-alive, 64 connections, at saturation (of the load core where the proxy's is not busy)", column{colCPU, low}, column{colRate, high}, column{"core busy, %", neither})
+	t.Bases = []string{"nginx", "envoy"}
 	b.cpu = t
-	return t, b.each(ctx, t, mode{}, func(p *process, who *peer) error {
-		cpu, rate, busy, err := b.saturate(ctx, p, "bench", "/")
-		if err == nil {
-			t.add(who.name, cpu, rate, busy)
-		}
-		return err
-	})
+	return t, b.cost(ctx, t, mode{}, b.saturate(ctx))
 }
 
 func (b *bench) latencyRow(ctx context.Context) (*table, error) {
@@ -229,42 +211,48 @@ func closeAll(conns []net.Conn) {
 }
 
 func (b *bench) logRow(ctx context.Context) (*table, error) {
-	t := newTable("log", "as cpu, with a JSON access log to a file", column{colCPU, low}, column{colRate, high}, column{"added by the log, µs", low})
-	file := filepath.Join(b.dir, "access.log")
-	return t, b.each(ctx, t, mode{Log: file}, func(p *process, who *peer) error {
-		cpu, rate, _, err := b.saturate(ctx, p, "bench", "/")
-		if err != nil {
-			return err
+	t := newTable("log", "as cpu, with a JSON access log to a file", column{colCPU, low}, column{colRate, high}, column{"added by the log, µs", neither})
+	var sides []side
+	for _, s := range b.sides(mode{}) {
+		logs := s
+		logs.mode.Log = filepath.Join(b.dir, strings.ReplaceAll(s.name, "/", "-")+".access.log")
+		sides = append(sides, logs, s)
+	}
+	logging := map[string]float64{} // the last CPU of a request with a log
+	err := b.turns(ctx, t, sides, func(s side, p *process, d time.Duration) (shot, error) {
+		got, err := b.saturate(ctx)(s, p, d)
+		if err == nil && s.mode.Log != "" {
+			err = errors.Join(isJSONLog(s.mode.Log), os.Truncate(s.mode.Log, 0))
 		}
-		if err := pause(ctx, settle); err != nil { // for what is flushed by time
-			return err
+		return got, err
+	}, func(s side, f spent) {
+		if s.mode.Log != "" {
+			logging[s.name] = f.perRequest()
+			t.add(s.name, f.perRequest(), f.perSecond)
+		} else if with, ok := logging[s.name]; ok {
+			t.addFrom(s.name, 2, with-f.perRequest())
 		}
-		if err := isJSONLog(file); err != nil {
-			return err
-		}
-		p.stop()
-		without, err := b.start(ctx, who, mode{})
-		if err != nil {
-			return err
-		}
-		defer without.stop()
-		plainCPU, _, _, err := b.saturate(ctx, without, "bench", "/")
-		if err != nil {
-			return err
-		}
-		t.add(who.name, cpu, rate, cpu-plainCPU)
-		return os.Remove(file)
 	})
+	return t, err
 }
 
-// isJSONLog checks that a log has lines and that its last one is JSON with a status.
-func isJSONLog(file string) error {
-	text, err := os.ReadFile(file)
+// isJSONLog checks that a log has lines and that the last whole one is JSON with a status.
+func isJSONLog(name string) error {
+	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	text = bytes.TrimSpace(text)
-	last := text[bytes.LastIndexByte(text, '\n')+1:]
+	defer func() { _ = file.Close() }()
+	const tail = 8 << 10
+	if at, err := file.Seek(0, io.SeekEnd); err == nil && at > tail {
+		_, _ = file.Seek(-tail, io.SeekEnd) // else it is read whole
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	lines := bytes.Split(text, []byte{'\n'})
+	last := lines[max(0, len(lines)-2)] // behind the last newline is the beginning of another one, or nothing
 	var line map[string]any
 	if err := json.Unmarshal(last, &line); err != nil {
 		return fmt.Errorf("the log ends with %.200q: %w", last, err)
@@ -282,23 +270,13 @@ func (b *bench) tcpRow(ctx context.Context) (*table, error) {
 		return nil, err
 	}
 	defer func() { _ = source.Close() }()
-	return t, b.each(ctx, t, mode{TCP: true, Origin: source.Addr().String()}, func(p *process, who *peer) error {
-		if _, err := load.Sink(p.address, 4, warmup/2); err != nil {
-			return err
-		}
-		used, begin := p.cpu(), time.Now()
-		octets, err := load.Sink(p.address, 4, b.seconds)
-		if err != nil {
-			return err
-		}
-		used = p.cpu() - used
-		wall := time.Since(begin)
-		if octets == 0 || used == 0 {
-			return fmt.Errorf("%d octets in %v of CPU", octets, used)
-		}
-		gb := float64(octets) / 1e9
-		t.add(who.name, gb/used.Seconds(), gb/wall.Seconds(), 100*float64(used)/float64(wall))
-		return nil
+	relay := func(_ side, p *process, d time.Duration) (shot, error) {
+		octets, err := load.Sink(p.address, 4, d)
+		return shot{octets: float64(octets)}, err
+	}
+	return t, b.turns(ctx, t, b.sides(mode{TCP: true, Origin: source.Addr().String()}), relay, func(s side, f spent) {
+		gb := f.octets / 1e9
+		t.add(s.name, gb/f.cpu.Seconds(), gb/f.wall.Seconds(), f.busy())
 	})
 }
 

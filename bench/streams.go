@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/bench/load"
 )
@@ -37,18 +38,12 @@ func (b *bench) echoRow(ctx context.Context, name, title, cost string, kind load
 	}
 	defer func() { _ = origin.Close() }()
 	m := mode{HTTP2: true, OriginHTTP2: true, Many: true, GRPC: kind == load.GRPC, Origin: origin.Addr().String()}
-	return t, b.each(ctx, t, m, func(p *process, who *peer) error {
-		if _, err := load.Streams(p.address, "bench", kind, http2Conns, http2Streams, size, warmup); err != nil {
-			return err
-		}
-		used := p.cpu()
-		n, err := load.Streams(p.address, "bench", kind, http2Conns, http2Streams, size, b.seconds)
-		if err != nil {
-			return err
-		}
-		used = p.cpu() - used
-		t.add(who.name, micros(used)/float64(n), float64(n)/b.seconds.Seconds())
-		return nil
+	echo := func(_ side, p *process, d time.Duration) (shot, error) {
+		n, err := load.Streams(p.address, "bench", kind, http2Conns, http2Streams, size, d)
+		return shot{requests: float64(n), perSecond: float64(n) / d.Seconds()}, err
+	}
+	return t, b.turns(ctx, t, b.sides(m), echo, func(s side, f spent) {
+		t.add(s.name, f.perRequest(), f.perSecond)
 	})
 }
 
