@@ -51,6 +51,12 @@ type Conn struct {
 	readRaw func(fd uintptr) bool
 	peekRaw func(fd uintptr)
 	nowRaw  func(fd uintptr)
+
+	// Those of writeRaw, which belong to the writer.
+	rest     []byte // not written yet
+	patient  bool   // waits until the peer takes it
+	writeErr syscall.Errno
+	writeRaw func(fd uintptr) bool
 }
 
 // New wraps nc.
@@ -160,9 +166,8 @@ func (c *Conn) Ask(
 func (c *Conn) tryRead(fd uintptr) bool {
 	if p := c.send; len(p) > 0 {
 		c.send = nil
-		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
-		if errno == 0 {
-			c.sent = int(n)
+		if n, errno := writeNow(fd, p); errno == 0 {
+			c.sent = n
 		}
 		c.short = c.sent < len(p)
 		return c.short
@@ -252,7 +257,7 @@ func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
 		if c.aborted.Load() {
 			return done, ErrInterrupted
 		}
-		n, err := c.nc.Write(p[done:])
+		n, err := c.write(p[done:], true)
 		done += n
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return done, err
@@ -271,6 +276,65 @@ func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
 			return done, ErrTimeout
 		}
 	}
+}
+
+// TryWrite writes what the peer takes at once, and reports how much that was: less than all is no error. On what is not a
+// socket it writes nothing.
+func (c *Conn) TryWrite(p []byte) (int, error) {
+	switch {
+	case c.raw == nil:
+		return 0, nil
+	case c.aborted.Load():
+		return 0, ErrInterrupted
+	}
+	n, err := c.write(p, false)
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.aborted.Load() {
+		err = nil // the deadline of an earlier write; the next Write sees to it
+	}
+	return n, err
+}
+
+// write writes p, all of it if patient. Like a read it does not tell the scheduler: a thread that takes over meanwhile
+// costs more than the call, which does not block.
+func (c *Conn) write(p []byte, patient bool) (int, error) {
+	if c.raw == nil {
+		return c.nc.Write(p)
+	}
+	if c.writeRaw == nil {
+		c.writeRaw = c.tryWrite
+	}
+	c.rest, c.patient, c.writeErr = p, patient, 0
+	err := c.raw.Write(c.writeRaw)
+	n := len(p) - len(c.rest)
+	c.rest = nil
+	if err == nil && c.writeErr != 0 {
+		err = os.NewSyscallError("write", c.writeErr)
+	}
+	return n, err
+}
+
+// tryWrite writes what the socket takes; false means that there is more, to be written when the socket has room.
+func (c *Conn) tryWrite(fd uintptr) bool {
+	for len(c.rest) > 0 {
+		n, errno := writeNow(fd, c.rest)
+		switch errno {
+		case 0:
+			c.rest = c.rest[n:]
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return !c.patient
+		default:
+			c.writeErr = errno
+			return true
+		}
+	}
+	return true
+}
+
+// writeNow is one system call.
+func writeNow(fd uintptr, p []byte) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	return int(n), errno
 }
 
 // Interrupt ends a read in progress, and every later one until Resume, with ErrInterrupted.

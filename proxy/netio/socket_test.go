@@ -121,6 +121,66 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestWriteToSocket: what a socket does not take at once is waited for, not lost and not sent twice; TryWrite does not wait.
+func TestWriteToSocket(t *testing.T) {
+	near, far := sockets(t)
+	c := netio.New(near)
+	data := make([]byte, 32<<20) // more than both sockets hold
+	for i := range data {
+		data[i] = byte(i * 7 / 5)
+	}
+	tried, err := c.TryWrite(data)
+	if tried <= 0 || tried == len(data) || err != nil {
+		t.Fatalf("%d octets of %d at once, %v", tried, len(data), err)
+	}
+	n, err := c.Write(data[tried:], 10*time.Millisecond)
+	if !errors.Is(err, netio.ErrTimeout) {
+		t.Fatalf("%d octets, %v; want a timeout", n, err)
+	}
+	tried += n
+	// The deadline that is over does not matter to the next writes.
+	if n, err = c.Write(data[tried:], 10*time.Millisecond); !errors.Is(err, netio.ErrTimeout) {
+		t.Fatalf("%d octets, %v; want another timeout", n, err)
+	}
+	tried += n
+	if n, err = c.TryWrite(data[tried:]); err != nil {
+		t.Fatalf("%d octets, %v; a full socket is no error", n, err)
+	}
+	tried += n
+	read := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(far)
+		read <- b
+	}()
+	if n, err := c.Write(data[tried:], time.Minute); n != len(data)-tried || err != nil {
+		t.Fatalf("%d octets of %d, %v", n, len(data)-tried, err)
+	}
+	_ = c.CloseWrite()
+	if got := <-read; !bytes.Equal(got, data) {
+		t.Errorf("%d octets came of %d, or others", len(got), len(data))
+	}
+	c.Abort()
+	if _, err := c.TryWrite(data[:1]); !errors.Is(err, netio.ErrInterrupted) {
+		t.Errorf("%v behind Abort", err)
+	}
+}
+
+// TestWriteToGone: a peer that reset the connection is an error of the socket.
+func TestWriteToGone(t *testing.T) {
+	near, far := sockets(t)
+	netio.New(far).Reset()
+	c := netio.New(near)
+	for range 100 { // the first octets may leave before the reset is noticed
+		if _, err := c.TryWrite([]byte("x")); err != nil {
+			if _, again := c.Write([]byte("x"), time.Second); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) || again == nil {
+				t.Errorf("%v, then %v", err, again)
+			}
+			return
+		}
+	}
+	t.Error("no error")
+}
+
 // TestBuffered: what is known of an idle connection without reading it.
 func TestBuffered(t *testing.T) {
 	near, far := sockets(t)
