@@ -1,10 +1,12 @@
 package consul
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -14,6 +16,8 @@ type bounded struct {
 	other http.RoundTripper // for what is not for plain
 	limit int64
 	time  time.Duration
+
+	bodies sync.Pool // of *bytes.Buffer, in which answers are summed up
 }
 
 // headers is what an answer says beside its body.
@@ -24,6 +28,13 @@ type headersKey struct{}
 // withHeaders has what an answer says noted.
 func withHeaders(ctx context.Context, h *headers) context.Context {
 	return context.WithValue(ctx, headersKey{}, h)
+}
+
+type answerKey struct{}
+
+// withAnswer has the body of an answer summed up before it is decoded.
+func withAnswer(ctx context.Context, a *answer) context.Context {
+	return context.WithValue(ctx, answerKey{}, a)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -46,6 +57,9 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := &boundedBody{body: resp.Body, left: b.limit, limit: b.limit, cancel: cancel}
 	body.timer = time.AfterFunc(b.time, cancel)
 	resp.Body = body
+	if a, ok := ctx.Value(answerKey{}).(*answer); ok && resp.StatusCode == http.StatusOK {
+		resp.Body = &summedBody{ReadCloser: body, answer: a, bodies: &b.bodies}
+	}
 	return resp, nil
 }
 
@@ -85,4 +99,41 @@ func (b *boundedBody) Close() error {
 	b.timer.Stop()
 	b.cancel()
 	return b.body.Close()
+}
+
+// summedBody reads a body whole, at the first byte that is asked for, and is null where its answer is known already: most queries that
+// wait end without news, and to decode them is most of what they cost.
+type summedBody struct {
+	io.ReadCloser
+	answer *answer
+	bodies *sync.Pool
+	whole  *bytes.Reader // nil: not read yet
+}
+
+// Read implements io.Reader.
+func (b *summedBody) Read(p []byte) (int, error) {
+	if b.whole == nil {
+		if err := b.readAll(); err != nil {
+			return 0, err
+		}
+	}
+	return b.whole.Read(p)
+}
+
+func (b *summedBody) readAll() error {
+	buf, _ := b.bodies.Get().(*bytes.Buffer)
+	if buf == nil {
+		buf = new(bytes.Buffer)
+	}
+	buf.Reset()
+	if _, err := buf.ReadFrom(b.ReadCloser); err != nil {
+		return err
+	}
+	if b.answer.summed(buf.Bytes()) {
+		b.whole = bytes.NewReader(buf.Bytes()) // and the buffer is not used again
+		return nil
+	}
+	b.bodies.Put(buf)
+	b.whole = bytes.NewReader([]byte("null"))
+	return nil
 }

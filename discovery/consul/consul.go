@@ -126,7 +126,7 @@ func (s *Source) watch(ctx context.Context, c *client, name string, report func(
 	c.watch(ctx, turn, func(ctx context.Context, client *api.Client, q *api.QueryOptions) (uint64, error) {
 		a := answer{seed: s.seed, last: last}
 		q.Near, q.Filter = s.reg.Near, s.reg.Filter
-		meta, err := client.Raw().Query(path, &a, q.WithContext(ctx))
+		meta, err := client.Raw().Query(path, &a, q.WithContext(withAnswer(ctx, &a)))
 		if err != nil {
 			return 0, err
 		}

@@ -113,6 +113,39 @@ func (a *Agent) RegisterAt(t testing.TB, name, address string) (id string) {
 	return id
 }
 
+// maxOps is how many operations one transaction may have.
+const maxOps = 64
+
+// Nodes registers services in the catalogue on a node of which there is no agent, each with a check that passes: many in little time.
+func (a *Agent) Nodes(t testing.TB, node string, services int, service func(i int) Service) {
+	t.Helper()
+	type object = map[string]any
+	ops := []object{{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.0.0.1"}}}}
+	send := func() {
+		t.Helper()
+		a.Call(t, "PUT", "/v1/txn", ops, nil)
+		ops = ops[:0]
+	}
+	for i := range services {
+		s := service(i)
+		check := object{
+			"Node": node, "CheckID": s.ID, "ServiceID": s.ID, "Name": "alive", "Status": "passing",
+			"Output": "HTTP GET http://" + s.Address + "/health: 200 OK",
+		}
+		ops = append(ops,
+			object{"Service": object{"Verb": "set", "Node": node, "Service": object{
+				"ID": s.ID, "Service": s.Name, "Address": s.Address, "Port": s.Port, "Tags": s.Tags, "Meta": s.Meta,
+			}}},
+			object{"Check": object{"Verb": "set", "Check": check}})
+		if len(ops) > maxOps-2 {
+			send()
+		}
+	}
+	if len(ops) > 0 {
+		send()
+	}
+}
+
 // SetCheck sets the state of a TTL check: passing, warning or critical.
 func (a *Agent) SetCheck(t testing.TB, id, status string) {
 	t.Helper()
