@@ -62,6 +62,7 @@ func rows() []row {
 		{"h2bulk", (*bench).http2BulkRow},
 		{"h2beside", (*bench).besideRow},
 		{"h2conns", (*bench).http2ConnsRow},
+		{"links", (*bench).linksRow},
 		{"idle", (*bench).idleRow},
 		{"growth", (*bench).growthRow},
 		{"soak", (*bench).soakRow},

@@ -197,6 +197,20 @@ func (p *process) ran() (d time.Duration) {
 	return d
 }
 
+// wrote is how many octets all its processes have written.
+func (p *process) wrote() (octets float64) {
+	for _, pid := range p.tree() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+		for line := range strings.Lines(string(text)) {
+			var n float64
+			if k, _ := fmt.Sscanf(line, "wchar: %g", &n); k == 1 {
+				octets += n
+			}
+		}
+	}
+	return octets
+}
+
 // rss is the resident memory of all its processes in octets.
 func (p *process) rss() float64 {
 	var pages int64

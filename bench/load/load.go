@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,11 @@ func summarize(took []time.Duration, failed int) Latency {
 // Request is the octets of a GET.
 func Request(host, path string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: load\r\nAccept: */*\r\n\r\n", path, host)
+}
+
+// Post is the octets of a POST with a body of some size.
+func Post(host, path string, octets int) []byte {
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, host, octets, strings.Repeat("x", octets))
 }
 
 // Once sends one request on a connection of its own and returns the status and the body.
