@@ -285,6 +285,7 @@ func policyDocument(p *config.Policy) object {
 	putOpt(limit, "connections", p.Limit.Connections, same[int])
 	putOpt(limit, "in_flight", p.Limit.InFlight, same[int])
 	putOpt(limit, "waiting", p.Limit.Waiting, same[int])
+	putOpt(limit, "priorities", p.Limit.Priorities, same[[]string])
 	putOpt(limit, "bulkhead", p.Limit.Bulkhead, same[string])
 	putPart(o, "limit", limit)
 	putOpt(o, "panic", p.Panic, same[string])

@@ -9,6 +9,7 @@ func bulkheadDocuments(all map[string]*config.Bulkhead) object {
 		if b.Wait > 0 {
 			v["wait"] = config.Span(b.Wait)
 		}
+		putList(v, "priorities", b.Priorities)
 		o[name] = v
 	}
 	return o

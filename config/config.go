@@ -502,6 +502,7 @@ type Limit struct {
 	Connections Opt[int]
 	InFlight    Opt[int]
 	Waiting     Opt[int]
+	Priorities  Opt[[]string]
 	Bulkhead    Opt[string] // a bulkhead that is shared with others; "own": in_flight and waiting hold for this service alone
 }
 
@@ -513,6 +514,8 @@ type Bulkhead struct {
 	InFlight int
 	Waiting  int
 	Wait     time.Duration // of one call; 0: until its deadline
+	// Priorities are values of PriorityHeader, that which is admitted first at the front; OtherPriority is all others.
+	Priorities []string
 }
 
 // Link is a class of calls that have connections of their own to each endpoint (S-185).

@@ -15,7 +15,26 @@ func bulkheadValue() value[Bulkhead] {
 		must(in("in_flight", "calls under way, of all services together that name it", func(b *Bulkhead) *int { return &b.InFlight }, number(1, most))),
 		in("waiting", "calls that wait for their turn (0)", func(b *Bulkhead) *int { return &b.Waiting }, number(0, most)),
 		in("wait", "how long one may wait; left out: until its deadline", func(b *Bulkhead) *time.Duration { return &b.Wait }, duration(0, longest)),
+		in("priorities", "as limit.priorities", func(b *Bulkhead) *[]string { return &b.Priorities }, priorities()),
 	)
+}
+
+// maxPriorities bounds a list of them; whoever is not listed is one more.
+const maxPriorities = 8
+
+// priorities is an order in which calls are admitted.
+func priorities() value[[]string] {
+	return then(filledList(line()), func(d *decoder, n *yaml.Node, out *[]string) bool {
+		if len(*out) > maxPriorities {
+			return d.fail(n, "at most %d priorities are expected, got %d", maxPriorities, len(*out))
+		}
+		for i, p := range *out {
+			if slices.Contains((*out)[:i], p) {
+				return d.fail(n, "%q is given twice", p)
+			}
+		}
+		return true
+	})
 }
 
 func bulkheadProblem(name string) string {

@@ -35,6 +35,7 @@ func policyValue() value[Policy] {
 			opt("connections", "to each service (1024)", func(l *Limit) *Opt[int] { return &l.Connections }, number(1, most)),
 			opt("in_flight", "requests (1024)", func(l *Limit) *Opt[int] { return &l.InFlight }, number(1, most)),
 			opt("waiting", "requests that wait for a connection (1024)", func(l *Limit) *Opt[int] { return &l.Waiting }, number(0, most)),
+			opt("priorities", "values of the header "+PriorityHeader+", most important first: who waits is admitted in this order, and in a full queue the last give way; * is all others", func(l *Limit) *Opt[[]string] { return &l.Priorities }, priorities()),
 			opt("bulkhead", "share the bounds of this bulkhead with others instead of in_flight and waiting; own: do not", func(l *Limit) *Opt[string] { return &l.Bulkhead }, claimed(claimBulkhead, line())),
 		)),
 		opt("panic", "when no endpoint is usable: serve_all or fail_fast (serve_all)", func(p *Policy) *Opt[string] { return &p.Panic }, word("serve_all", "fail_fast")),

@@ -88,6 +88,7 @@ func (p *Policy) over(l *Policy) {
 	inherit(&p.Limit.Connections, &l.Limit.Connections)
 	inherit(&p.Limit.InFlight, &l.Limit.InFlight)
 	inherit(&p.Limit.Waiting, &l.Limit.Waiting)
+	inherit(&p.Limit.Priorities, &l.Limit.Priorities)
 	inherit(&p.Limit.Bulkhead, &l.Limit.Bulkhead)
 	inherit(&p.Panic, &l.Panic)
 }

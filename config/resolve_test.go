@@ -40,7 +40,7 @@ func TestLayersCoverEveryField(t *testing.T) {
 func TestBuiltInPolicy(t *testing.T) {
 	open := map[string]bool{
 		".Use": true, ".PerTryTimeout": true, ".PerTryAuto": true, ".Idempotent": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true,
-		".Backup.After": true, ".Backup.Off": true, ".DualSend": true, ".Fallback": true, ".Mirror": true, ".Breaker.SlowOver": true, ".Outlier.SlowNode": true, ".Limit.Bulkhead": true,
+		".Backup.After": true, ".Backup.Off": true, ".DualSend": true, ".Fallback": true, ".Mirror": true, ".Breaker.SlowOver": true, ".Outlier.SlowNode": true, ".Limit.Bulkhead": true, ".Limit.Priorities": true,
 	}
 	got := Resolve()
 	opts(&got, func(path string, o reflect.Value) {

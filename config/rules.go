@@ -59,6 +59,9 @@ type Grey struct {
 // PriorityHeader carries the priority of a request from hop to hop, as a word that callers choose (S-182, S-185).
 const PriorityHeader = "x-priority"
 
+// OtherPriority stands for all calls whose priority is not listed, and for those that carry none; left out, they come last.
+const OtherPriority = "*"
+
 // GreyHeader carries the names of the grey releases that a request belongs to from hop to hop.
 const GreyHeader = "x-grey"
 

@@ -44,7 +44,9 @@ func (c *Config) SamePolicies(other *Config) bool {
 
 // SameBulkheads tells whether the bulkheads are the same.
 func (c *Config) SameBulkheads(other *Config) bool {
-	return maps.EqualFunc(c.Bulkheads, other.Bulkheads, func(a, b *Bulkhead) bool { return *a == *b })
+	return maps.EqualFunc(c.Bulkheads, other.Bulkheads, func(a, b *Bulkhead) bool {
+		return a.InFlight == b.InFlight && a.Waiting == b.Waiting && a.Wait == b.Wait && slices.Equal(a.Priorities, b.Priorities)
+	})
 }
 
 // Keep puts the services of an earlier configuration in place of those that say the same at the same place, so that what

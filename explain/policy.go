@@ -114,7 +114,7 @@ func spelled(p *config.Policy) []spelledField {
 	return append(
 		list,
 		spell("limit.connections", p.Limit.Connections, strconv.Itoa), spell("limit.in_flight", p.Limit.InFlight, strconv.Itoa),
-		spell("limit.waiting", p.Limit.Waiting, strconv.Itoa), spell("limit.bulkhead", p.Limit.Bulkhead, same), spell("panic", p.Panic, same),
+		spell("limit.waiting", p.Limit.Waiting, strconv.Itoa), spell("limit.priorities", p.Limit.Priorities, words), spell("limit.bulkhead", p.Limit.Bulkhead, same), spell("panic", p.Panic, same),
 	)
 }
 

@@ -117,7 +117,7 @@ func ResultOf(a Action, o Outcome) (r CallResult, ok bool) {
 	switch a.Reason {
 	case Timeout, ConnectTimeout:
 		return CallTimedOut, true
-	case Overloaded, Concurrency:
+	case Overloaded, Concurrency, PriorityShed:
 		return CallRejected, true
 	case ConnectFailed, UpstreamReset, UpstreamProtocol:
 		return CallFailed, true

@@ -151,12 +151,12 @@ func BenchmarkLimiter(b *testing.B) {
 func TestMetersShared(t *testing.T) {
 	r := newRig()
 	healths := make([]resilience.EndpointHealth, 10)
-	limiter := resilience.NewLimiter(resilience.LimiterConfig{Max: 3, Waiting: 4})
+	limiter := resilience.NewLimiter(resilience.LimiterConfig{Max: 3, Waiting: 4, Ranked: true})
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
 			now := r.now
-			var w resilience.Waiter
+			w := resilience.Waiter{Rank: uint8(g % 3)}
 			woken := make(chan struct{}, 1)
 			w.Wake = func() {
 				select {
@@ -192,10 +192,14 @@ func enter(l *resilience.Limiter, now time.Time, w *resilience.Waiter, woken cha
 		p = l.Enqueue(now, time.Time{}, w)
 	}
 	if p.Verdict == resilience.Queue {
-		for !l.Granted(w) {
+		if p.Shed != nil {
+			p.Shed.Wake()
+		}
+		for l.Waits(w) {
 			<-woken
 		}
-		return true
+		_, granted := l.Leave(w)
+		return granted
 	}
 	return p.Verdict == resilience.Admitted
 }

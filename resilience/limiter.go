@@ -11,33 +11,37 @@ type Limit uint8
 
 // The limits.
 const (
-	NoLimit              Limit = iota
-	LimitConcurrency           // admit: so many calls run at once
-	LimitQueue                 // admit: so many wait
-	LimitQueueWait             // admit: for so long
-	LimitInFlight              // limit: so many calls to a service run at once
-	LimitWaiting               // limit: so many wait, until their deadline
-	LimitConnections           // limit: so many connections to an endpoint
-	LimitBulkhead              // bulkhead: so many calls to several services run at once
-	LimitBulkheadWaiting       // bulkhead: so many wait
-	LimitBulkheadWait          // bulkhead: for so long
+	NoLimit                 Limit = iota
+	LimitConcurrency              // admit: so many calls run at once
+	LimitQueue                    // admit: so many wait
+	LimitQueueWait                // admit: for so long
+	LimitInFlight                 // limit: so many calls to a service run at once
+	LimitWaiting                  // limit: so many wait, until their deadline
+	LimitConnections              // limit: so many connections to an endpoint
+	LimitBulkhead                 // bulkhead: so many calls to several services run at once
+	LimitBulkheadWaiting          // bulkhead: so many wait
+	LimitBulkheadWait             // bulkhead: for so long
+	LimitPriorities               // limit: a call that matters more took the place in a full queue
+	LimitBulkheadPriorities       // bulkhead: the same
 )
 
 // String returns the path of l in the configuration.
 func (l Limit) String() string {
 	return [...]string{
 		"", "admit.concurrency", "admit.queue.size", "admit.queue.wait", "limit.in_flight", "limit.waiting",
-		"limit.connections", "bulkhead.in_flight", "bulkhead.waiting", "bulkhead.wait",
+		"limit.connections", "bulkhead.in_flight", "bulkhead.waiting", "bulkhead.wait", "limit.priorities", "bulkhead.priorities",
 	}[l]
 }
 
-// Reason returns what the local answer says: concurrency for admit, overloaded for limit.
+// Reason returns what the local answer says: concurrency for admit, priority_shed for priorities, overloaded for limit.
 func (l Limit) Reason() Reason {
 	switch l {
 	case NoLimit:
 		return None
 	case LimitConcurrency, LimitQueue, LimitQueueWait:
 		return Concurrency
+	case LimitPriorities, LimitBulkheadPriorities:
+		return PriorityShed
 	}
 	return Overloaded
 }
@@ -47,6 +51,7 @@ type LimiterConfig struct {
 	Max     int           // running at once; 0: no bound
 	Waiting int           // in the queue; 0: nobody waits
 	Wait    time.Duration // of one entry; 0: until its deadline
+	Ranked  bool          // waiters have ranks: in a full queue a better one takes the place of the worst
 	Name    Limit         // LimitConcurrency, LimitInFlight, LimitConnections or LimitBulkhead: what Max is
 }
 
@@ -68,13 +73,19 @@ type Pass struct {
 	Verdict PassVerdict
 	Limit   Limit     // Turned: by which limit; Limit.Reason says what the caller is told
 	Until   time.Time // Queue from Enqueue: when Leave must be called if nobody woke the waiter
+	Shed    *Waiter   // Queue from Enqueue: who lost its place to this one; the caller calls its Wake
 }
+
+// Ranks is how many ranks there are: 0 is admitted first.
+const Ranks = 9
 
 // Waiter is one entry of a Limiter's queue. Its owner sets Wake once and may use it again after it was granted or left.
 type Waiter struct {
-	// Wake is called by whoever gets the waiter from Release or Grant. It must not block. The call may come late, after
-	// the owner left and waits again, so on waking the owner asks Granted and goes on waiting if not.
+	// Wake is called by whoever gets the waiter from Release or Grant, or as the one that was shed. It must not block. The
+	// call may come late, after the owner left and waits again, so on waking the owner asks Waits and goes on waiting if so.
 	Wake func()
+	// Rank, 0 … Ranks-1, is set by the owner before it waits.
+	Rank uint8
 
 	until      time.Time
 	prev, next *Waiter // prev of the first is the last
@@ -88,9 +99,10 @@ const (
 	waiterQueued
 	waiterGranted
 	waiterExpired
+	waiterShed
 )
 
-// Limiter lets at most Max calls run at once; later ones wait in order of arrival. It parks nobody: the engine does, and
+// Limiter lets at most Max calls run at once; later ones wait, by rank and of one rank in order of arrival. It parks nobody: the engine does, and
 // wakes the waiters that Release returns. It is shared; a nil Limiter admits everything. Acquire with room and Release
 // with an empty queue are one atomic operation each.
 type Limiter struct {
@@ -102,7 +114,7 @@ type limiterState struct {
 	n atomic.Uint64 // low half: running; high half: waiting, changed only with mu held
 
 	mu    sync.Mutex
-	first *Waiter // guarded by mu, as the queue's waiters
+	first [Ranks]*Waiter // of each rank; guarded by mu, as the queue's waiters
 }
 
 const oneWaiting = 1 << 32
@@ -146,14 +158,14 @@ func (l *Limiter) Acquire() Pass {
 	switch {
 	case l.cfg.Waiting <= 0:
 		return Pass{Verdict: Turned, Limit: l.cfg.Name}
-	case l.s.n.Load()/oneWaiting >= uint64(l.cfg.Waiting): // a flood is refused without a lock
+	case !l.cfg.Ranked && l.s.n.Load()/oneWaiting >= uint64(l.cfg.Waiting): // a flood is refused without a lock
 		return Pass{Verdict: Turned, Limit: l.queueLimit()}
 	}
 	return Pass{Verdict: Queue}
 }
 
 // Enqueue lets w wait, after Acquire said Queue, at most until the deadline of its call (zero: none). The verdict is
-// Admitted if there is room by now, Turned if the queue is full.
+// Admitted if there is room by now, Turned if the queue is full of those who matter as much.
 func (l *Limiter) Enqueue(now, deadline time.Time, w *Waiter) Pass {
 	if l == nil {
 		return Pass{}
@@ -172,10 +184,17 @@ func (l *Limiter) Enqueue(now, deadline time.Time, w *Waiter) Pass {
 			if l.s.n.CompareAndSwap(n, n+1) {
 				return Pass{}
 			}
-		case n/oneWaiting >= uint64(max(l.cfg.Waiting, 0)):
-			return Pass{Verdict: Turned, Limit: l.queueLimit()}
 		case !until.IsZero() && !now.Before(until):
 			return Pass{Verdict: Turned, Limit: l.waitLimit()}
+		case n/oneWaiting >= uint64(max(l.cfg.Waiting, 0)):
+			shed := l.s.worstLocked(w.Rank)
+			if shed == nil || !l.cfg.Ranked {
+				return Pass{Verdict: Turned, Limit: l.queueLimit()}
+			}
+			l.s.unlinkLocked(shed, waiterShed)
+			w.until = until
+			l.s.pushLocked(w)
+			return Pass{Verdict: Queue, Until: until, Shed: shed}
 		default:
 			if l.s.n.CompareAndSwap(n, n+oneWaiting) {
 				w.until = until
@@ -209,18 +228,16 @@ func (l *Limiter) Grant(now time.Time) *Waiter {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.s.expireLocked(now)
-	for l.s.first != nil {
-		n := l.s.n.Load()
-		if !l.room(n) {
+	for {
+		w, n := l.s.bestLocked(), l.s.n.Load()
+		if w == nil || !l.room(n) {
 			return nil
 		}
 		if l.s.n.CompareAndSwap(n, n+1-oneWaiting) {
-			w := l.s.first
 			l.s.unlinkLocked(w, waiterGranted)
 			return w
 		}
 	}
-	return nil
 }
 
 // Leave takes w out of the queue: its time is over or its caller left. If it was granted a place meanwhile, granted is
@@ -235,22 +252,26 @@ func (l *Limiter) Leave(w *Waiter) (refused Pass, granted bool) {
 		w.state = waiterIdle
 		return Pass{}, true
 	}
-	if w.state == waiterQueued {
+	limit := l.waitLimit()
+	switch w.state {
+	case waiterQueued:
 		l.s.n.Add(^uint64(oneWaiting - 1))
 		l.s.unlinkLocked(w, waiterIdle)
+	case waiterShed:
+		limit = l.shedLimit()
 	}
 	w.state = waiterIdle
-	return Pass{Verdict: Turned, Limit: l.waitLimit()}, false
+	return Pass{Verdict: Turned, Limit: limit}, false
 }
 
-// Granted reports whether w, woken, has a place.
-func (l *Limiter) Granted(w *Waiter) bool {
+// Waits reports whether w, woken, is still in the queue. Otherwise Leave says what became of it.
+func (l *Limiter) Waits(w *Waiter) bool {
 	if l == nil {
-		return true
+		return false
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	return w.state == waiterGranted
+	return w.state == waiterQueued
 }
 
 // InUse returns how many run and how many wait.
@@ -282,37 +303,9 @@ func (l *Limiter) waitLimit() Limit {
 	return l.cfg.Name
 }
 
-// expireLocked drops waiters at the head that are over their time: they are never admitted.
-func (s *limiterState) expireLocked(now time.Time) {
-	for w := s.first; w != nil && !w.until.IsZero() && !now.Before(w.until); w = s.first {
-		s.n.Add(^uint64(oneWaiting - 1))
-		s.unlinkLocked(w, waiterExpired)
+func (l *Limiter) shedLimit() Limit {
+	if l.cfg.Name == LimitBulkhead {
+		return LimitBulkheadPriorities
 	}
-}
-
-func (s *limiterState) pushLocked(w *Waiter) {
-	w.state, w.next = waiterQueued, nil
-	if s.first == nil {
-		s.first, w.prev = w, w
-		return
-	}
-	last := s.first.prev
-	last.next, w.prev, s.first.prev = w, last, w
-}
-
-func (s *limiterState) unlinkLocked(w *Waiter, state waiterState) {
-	switch {
-	case s.first == w:
-		if s.first = w.next; s.first != nil {
-			s.first.prev = w.prev
-		}
-	default:
-		w.prev.next = w.next
-		if w.next != nil {
-			w.next.prev = w.prev
-		} else {
-			s.first.prev = w.prev
-		}
-	}
-	w.prev, w.next, w.state = nil, nil, state
+	return LimitPriorities
 }

@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -244,17 +245,48 @@ type queued struct {
 	until time.Time
 }
 
-func (m *limiterModel) acquire() {
+func (m *limiterModel) acquire(rank uint8) {
 	p := m.l.Acquire()
 	if p.Verdict == resilience.Queue {
-		w := new(resilience.Waiter)
+		w := &resilience.Waiter{Rank: rank}
 		if p = m.l.Enqueue(m.now, time.Time{}, w); p.Verdict == resilience.Queue {
-			m.queue = append(m.queue, queued{w, p.Until})
+			m.shed(p.Shed, rank)
+			at := len(m.queue)
+			for at > 0 && m.queue[at-1].w.Rank > rank {
+				at--
+			}
+			m.queue = slices.Insert(m.queue, at, queued{w, p.Until})
+		} else if p.Verdict == resilience.Turned {
+			for _, q := range m.queue {
+				if q.w.Rank > rank && m.now.Before(q.until) {
+					m.t.Fatalf("rank %d is refused while %d waits", rank, q.w.Rank)
+				}
+			}
 		}
 	}
 	if p.Verdict == resilience.Admitted {
 		m.runs++
 	}
+}
+
+// shed takes out who lost its place to a newcomer: the last of those that matter least, and less than the newcomer.
+func (m *limiterModel) shed(w *resilience.Waiter, rank uint8) {
+	if w == nil {
+		return
+	}
+	at := slices.IndexFunc(m.queue, func(q queued) bool { return q.w == w })
+	if at < 0 || w.Rank <= rank {
+		m.t.Fatalf("rank %d sheds %+v", rank, w)
+	}
+	for _, q := range m.queue[at+1:] {
+		if m.now.Before(q.until) {
+			m.t.Fatalf("rank %d is shed while %d waits", w.Rank, q.w.Rank)
+		}
+	}
+	if p, granted := m.l.Leave(w); granted || p.Limit != resilience.LimitPriorities {
+		m.t.Fatalf("shed: granted %v, limit %v", granted, p.Limit)
+	}
+	m.queue = slices.Delete(m.queue, at, at+1)
 }
 
 func (m *limiterModel) release() {
@@ -270,7 +302,7 @@ func (m *limiterModel) release() {
 			}
 			m.queue = m.queue[1:]
 		}
-		if len(m.queue) == 0 || !m.now.Before(m.queue[0].until) || !m.l.Granted(w) {
+		if len(m.queue) == 0 || !m.now.Before(m.queue[0].until) || m.l.Waits(w) {
 			m.t.Fatal("granted after its time, or twice")
 		}
 		m.queue = m.queue[1:]
@@ -298,12 +330,13 @@ func runLimiter(t *testing.T, events []byte) {
 	const most, places = 2, 3
 	m := &limiterModel{t: t, now: epoch, l: resilience.NewLimiter(resilience.LimiterConfig{
 		Max: most, Waiting: places, Wait: 50 * time.Millisecond, Name: resilience.LimitConcurrency,
+		Ranked: true,
 	})}
 	for _, e := range events {
 		m.now = m.now.Add(time.Duration(e>>3) * time.Millisecond)
 		switch e & 7 {
 		case 0, 1, 2, 3:
-			m.acquire()
+			m.acquire(e >> 5 & 3)
 		case 4, 5, 6:
 			m.release()
 		case 7:

@@ -197,7 +197,7 @@ func TestNilMeters(t *testing.T) {
 		"probes":  len(due) == 0 && next.IsZero() && outlier.ProbeResult(epoch, &h, true).Act == resilience.Keep,
 		"size":    outlier.SetSize(epoch, 1, 1) == nil && outlier.Ejected() == 0 && !outlier.State(epoch, &h).Ejected,
 		"limiter": limiter.Acquire().Verdict == resilience.Admitted && limiter.Release(epoch) == nil && limiter.Adopt(nil) == nil,
-		"queue":   limiter.Enqueue(epoch, epoch, nil).Verdict == resilience.Admitted && limiter.Granted(nil) && granted,
+		"queue":   limiter.Enqueue(epoch, epoch, nil).Verdict == resilience.Admitted && !limiter.Waits(nil) && granted,
 		"in use":  runs == 0 && waits == 0 && limiter.Grant(epoch) == nil,
 	} {
 		if !ok {

@@ -192,10 +192,10 @@ type limiterScript struct {
 	woken   []string
 }
 
-// newLimiterScript reads max, waiting, wait, name (as its Reason: concurrency or overloaded); it adopts the one before.
+// newLimiterScript reads max, waiting, wait, ranked, name (as its Reason: concurrency or overloaded); it adopts the one before.
 func newLimiterScript(a args, old subject) *limiterScript {
 	s := &limiterScript{waiters: map[string]*resilience.Waiter{}}
-	cfg := resilience.LimiterConfig{Max: a.int("max"), Waiting: a.int("waiting"), Wait: a.duration("wait")}
+	cfg := resilience.LimiterConfig{Max: a.int("max"), Waiting: a.int("waiting"), Wait: a.duration("wait"), Ranked: a.has("ranked")}
 	cfg.Name = resilience.LimitInFlight
 	if a["name"] == resilience.Concurrency.String() {
 		cfg.Name = resilience.LimitConcurrency
@@ -213,7 +213,7 @@ func newLimiterScript(a args, old subject) *limiterScript {
 func (s *limiterScript) event(now time.Time, words []string) []string {
 	s.woken = nil
 	switch words[0] {
-	case "acquire": // NAME [deadline=…]
+	case "acquire": // NAME [rank=…] [deadline=…]
 		return one("%s", s.acquire(now, words[1], parse(words[2:])))
 	case "release":
 		s.wake(now, s.l.Release(now))
@@ -236,13 +236,16 @@ func (s *limiterScript) event(now time.Time, words []string) []string {
 func (s *limiterScript) acquire(now time.Time, name string, a args) string {
 	p := s.l.Acquire()
 	if p.Verdict == resilience.Queue {
-		w := &resilience.Waiter{Wake: func() { s.woken = append(s.woken, name) }}
+		w := &resilience.Waiter{Wake: func() { s.woken = append(s.woken, name) }, Rank: uint8(a.int("rank"))}
 		s.waiters[name] = w
 		var deadline time.Time
 		if a.has("deadline") {
 			deadline = epoch.Add(a.duration("deadline"))
 		}
-		p = s.l.Enqueue(now, deadline, w)
+		if p = s.l.Enqueue(now, deadline, w); p.Shed != nil {
+			p.Shed.Wake()
+			return pass(p) + " shed=" + strings.Join(s.woken, " ")
+		}
 	}
 	return pass(p)
 }

@@ -117,8 +117,11 @@ func (x *call) admit() {
 	}
 	pass := x.rt.Limiter.Acquire()
 	if pass.Verdict == resilience.Queue {
-		x.waiter.Wake = func() { x.c.sim.after(0, x.woken) }
+		x.waiter.Wake, x.waiter.Rank = func() { x.c.sim.after(0, x.woken) }, x.rt.Rank(x.facts.Fields)
 		pass = x.rt.Limiter.Enqueue(now, x.start.Add(x.rt.Plan.Timeout), &x.waiter)
+		if pass.Shed != nil {
+			pass.Shed.Wake()
+		}
 	}
 	switch pass.Verdict {
 	case resilience.Admitted:
@@ -130,15 +133,14 @@ func (x *call) admit() {
 	}
 }
 
-// woken goes on with a call that got a place.
+// woken goes on with a call that got a place, or lost its own.
 func (x *call) woken() {
-	if !x.over && !x.limited && x.rt.Limiter.Granted(&x.waiter) {
-		x.rt.Limiter.Leave(&x.waiter)
-		x.admitted()
+	if !x.rt.Limiter.Waits(&x.waiter) {
+		x.expire()
 	}
 }
 
-// expire ends the wait of a call that got none in time.
+// expire ends the wait of a call.
 func (x *call) expire() {
 	if x.over || x.limited {
 		return

@@ -53,6 +53,32 @@ func (l *Link) prioritized(fields route.Fields) bool {
 	return ok && slices.Contains(l.priorities, priority)
 }
 
+// Rank is the rank of a call with fields in the queue of the limiter.
+func (r *Route) Rank(fields route.Fields) uint8 {
+	if len(r.priorities) == 0 {
+		return 0
+	}
+	word, _ := fields.Get(config.PriorityHeader)
+	rest := len(r.priorities)
+	for i, p := range r.priorities {
+		switch p {
+		case word:
+			return uint8(i)
+		case config.OtherPriority:
+			rest = i
+		}
+	}
+	return uint8(rest)
+}
+
+// prioritiesOf is what the queue of a limit goes by that a policy asks for: that of its bulkhead, or its own.
+func (c *compiler) prioritiesOf(p *config.Policy) []string {
+	if b := c.cfg.Bulkheads[p.Limit.Bulkhead.Value]; b != nil {
+		return b.Priorities
+	}
+	return p.Limit.Priorities.Value
+}
+
 // sharedLimits makes the bulkheads; each goes on with what runs and waits in its namesake.
 func (c *compiler) sharedLimits() map[string]*resilience.Limiter {
 	if c.prev != nil && c.prev.Mesh.Config.SameBulkheads(c.cfg) {
@@ -62,7 +88,7 @@ func (c *compiler) sharedLimits() map[string]*resilience.Limiter {
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Bulkheads)) {
 		b := c.cfg.Bulkheads[name]
 		all[name] = resilience.NewLimiter(resilience.LimiterConfig{
-			Max: b.InFlight, Waiting: b.Waiting, Wait: b.Wait, Name: resilience.LimitBulkhead,
+			Max: b.InFlight, Waiting: b.Waiting, Wait: b.Wait, Ranked: len(b.Priorities) > 0, Name: resilience.LimitBulkhead,
 		})
 		if c.prev != nil {
 			all[name] = all[name].Adopt(c.prev.Bulkheads[name])

@@ -96,3 +96,44 @@ func TestLink(t *testing.T) {
 		t.Errorf("%+v", a.Links)
 	}
 }
+
+// TestRank: the order of the bulkhead, or of the limit that a route has; who is not listed is last unless a star says where.
+func TestRank(t *testing.T) {
+	s := meshtest.Compile(t, `
+bulkheads: {rest: {in_flight: 2, waiting: 1, priorities: [core, "*", batch]}}
+services:
+  a: {endpoints: [10.0.0.1:80], policy: {limit: {bulkhead: rest, priorities: [batch]}}}
+  b:
+    endpoints: [10.0.0.1:80]
+    policy: {limit: {priorities: [core, "*"]}}
+    routes: [{name: same, match: /same, policy: {timeout: 1s}}, {name: other, match: /other, policy: {limit: {priorities: [batch, core]}}}]
+  c: {endpoints: [10.0.0.1:80]}
+`)
+	a, _ := s.Outbound.Get("a")
+	b, _ := s.Outbound.Get("b")
+	c, _ := s.Outbound.Get("c")
+	for _, row := range []struct {
+		rt    *snapshot.Route
+		ranks [4]uint8 // of core, batch, another word, none
+	}{
+		{a.Rest, [4]uint8{0, 2, 1, 1}},
+		{b.Rest, [4]uint8{0, 1, 1, 1}},
+		{b.Routes[0], [4]uint8{0, 1, 1, 1}},
+		{b.Routes[1], [4]uint8{1, 0, 2, 2}},
+		{c.Rest, [4]uint8{}},
+	} {
+		for i, fields := range []route.FieldList{
+			{{Name: config.PriorityHeader, Value: "core"}},
+			{{Name: config.PriorityHeader, Value: "batch"}},
+			{{Name: config.PriorityHeader, Value: "x"}},
+			{},
+		} {
+			if got := row.rt.Rank(fields); got != row.ranks[i] {
+				t.Errorf("%s/%s: rank %d of %v, want %d", row.rt.Service.Name, row.rt.Name, got, fields, row.ranks[i])
+			}
+		}
+	}
+	if b.Rest.Limiter != b.Routes[0].Limiter || b.Rest.Limiter == b.Routes[1].Limiter {
+		t.Error("a route with another order shares the queue, or one with the same does not")
+	}
+}

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,9 +133,10 @@ func (c *compiler) meters(r, was *Route) {
 			r.Breaker = r.Breaker.Adopt(was.Breaker)
 		}
 	}
+	r.priorities = c.prioritiesOf(p)
 	name := p.Limit.Bulkhead.Value
 	if rest != nil && name == rest.Policy.Limit.Bulkhead.Value && name != "" && name != config.OwnBulkhead {
-		r.Limiter = rest.Limiter
+		r.Limiter, r.priorities = rest.Limiter, rest.priorities
 		return
 	}
 	if shared := c.bulkheads[name]; shared != nil {
@@ -142,12 +144,13 @@ func (c *compiler) meters(r, was *Route) {
 		return
 	}
 	if rest != nil && c.bulkheads[rest.Policy.Limit.Bulkhead.Value] == nil && (r.Service.Inbound || p.Limit.InFlight.Value == rest.Policy.Limit.InFlight.Value &&
-		p.Limit.Waiting.Value == rest.Policy.Limit.Waiting.Value) {
-		r.Limiter = rest.Limiter
+		p.Limit.Waiting.Value == rest.Policy.Limit.Waiting.Value && slices.Equal(p.Limit.Priorities.Value, rest.Policy.Limit.Priorities.Value)) {
+		r.Limiter, r.priorities = rest.Limiter, rest.priorities
 		return
 	}
 	r.Limiter = resilience.NewLimiter(resilience.LimiterConfig{
 		Max: p.Limit.InFlight.Value, Waiting: p.Limit.Waiting.Value, Name: resilience.LimitInFlight,
+		Ranked: len(p.Limit.Priorities.Value) > 0,
 	}).Adopt(limiterOf(was))
 }
 

@@ -50,7 +50,8 @@ func (c *compiler) inboundService(in *config.Inbound) *Service {
 	s.Rest = c.route(s, nil, &s.Policy, restOf(was))
 	if in.Admit.Concurrency.Set {
 		s.Rest.Limiter = resilience.NewLimiter(resilience.LimiterConfig{
-			Max: in.Admit.Concurrency.Value, Waiting: in.Admit.QueueSize.Or(0), Wait: in.Admit.QueueWait.Or(0),
+			Ranked: len(s.Policy.Limit.Priorities.Value) > 0,
+			Max:    in.Admit.Concurrency.Value, Waiting: in.Admit.QueueSize.Or(0), Wait: in.Admit.QueueWait.Or(0),
 			Name: resilience.LimitConcurrency,
 		}).Adopt(limiterOf(restOf(was)))
 	}

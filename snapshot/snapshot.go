@@ -111,6 +111,7 @@ type Route struct {
 	Latency        *resilience.Latency      // of first attempts; nil where nobody asks
 	Breaker        *resilience.Breaker      // nil: off
 	Limiter        *resilience.Limiter
+	priorities     []string  // that Limiter goes by
 	Shields        []*Switch // while one is on, no call is made
 	StandIns       []*Switch // while one is on, it answers for failures
 	Watchers       []*Switch // those of both that are told how calls end

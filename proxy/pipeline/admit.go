@@ -45,35 +45,49 @@ func (x *Exchange) queue() resilience.Pass {
 	if !x.deadline.IsZero() && x.deadline.Before(deadline) {
 		deadline = x.deadline
 	}
-	x.waiter.Wake = x.wakeUp
+	x.waiter.Wake, x.waiter.Rank = x.wakeUp, x.rt.Rank(&x.Req)
 	pass := x.rt.Limiter.Enqueue(now, deadline, &x.waiter)
 	if pass.Verdict != resilience.Queue {
 		return pass
 	}
-	t := time.NewTimer(pass.Until.Sub(now))
-	defer t.Stop()
-	select {
-	case <-x.wake:
-	case <-t.C:
+	if pass.Shed != nil {
+		pass.Shed.Wake()
 	}
+	x.wait(pass.Until)
 	refused, granted := x.rt.Limiter.Leave(&x.waiter)
 	x.Clock = time.Now()
 	x.out.Queue += x.Clock.Sub(now)
 	if !granted {
 		return refused
 	}
-	select { // the grant may have come with or just behind the timer
-	case <-x.wake:
-	default:
-	}
 	return resilience.Pass{}
+}
+
+// wait sleeps until the waiter has left the queue, or until a time.
+func (x *Exchange) wait(until time.Time) {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	for {
+		select {
+		case <-x.wake: // it may be the call of an earlier wait that comes late
+			if !x.rt.Limiter.Waits(&x.waiter) {
+				return
+			}
+		case <-t.C:
+			return
+		}
+	}
 }
 
 // refuseLimit answers that a limit was reached.
 func (x *Exchange) refuseLimit(l resilience.Limit) {
 	x.p.Recorder.UpstreamConn(x.svc.Name).LimitRefused(l.String())
 	x.retryAfter(time.Now().Add(time.Second))
-	x.answer(l.Reason(), 0, l.String()+" was reached")
+	text := l.String() + " was reached"
+	if l.Reason() == resilience.PriorityShed {
+		text = l.String() + ": a call that matters more took its place"
+	}
+	x.answer(l.Reason(), 0, text)
 }
 
 // leave gives back what admit took, when the call is over.

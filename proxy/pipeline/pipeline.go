@@ -151,7 +151,12 @@ var exchanges = sync.Pool{New: func() any {
 	x.resp.Fields = make([]Field, 0, 32)
 	x.tried = make([]int, 0, 8)
 	x.upload.done = make(chan struct{}, 1)
-	x.wakeUp = func() { x.wake <- struct{}{} }
+	x.wakeUp = func() {
+		select {
+		case x.wake <- struct{}{}:
+		default: // it has a call to wake up to
+		}
+	}
 	x.aside = func() {
 		x.pump(true)
 		x.upload.done <- struct{}{}
