@@ -145,7 +145,7 @@ func (a *attempt) SendBody(p []byte) error {
 }
 
 // Offer implements pipeline.Sink. Its caller has sent the head.
-func (a *attempt) Offer(p []byte) bool { return a.st.offer(p) }
+func (a *attempt) Offer(p []byte) (bool, pipeline.Sender) { return a.st.offer(p) }
 
 // Flush implements pipeline.Upstream.
 func (a *attempt) Flush() error { return a.head(false) }

@@ -42,6 +42,7 @@ type frames struct {
 	pace readPace
 	// onWait is called every tickEvery, whether anything comes or not; an error of it ends the reading.
 	onWait func(time.Time) error
+	onRead func()    // is called before each read; nil: nothing is
 	tick   time.Time // when it is called next
 	at     time.Time // of the last read, roughly; zero: nobody has asked
 	f      frame
@@ -78,6 +79,9 @@ func (fs *frames) await(n int) error {
 // read takes what the peer has sent, once.
 func (fs *frames) read(n int) error {
 	fs.at = time.Time{}
+	if fs.onRead != nil {
+		fs.onRead()
+	}
 	if fs.r == fs.w {
 		fs.release()
 		lend := lendSome

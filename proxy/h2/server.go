@@ -382,7 +382,12 @@ func (x *exchange) Write(p []byte) error {
 }
 
 // Offer implements pipeline.Sink.
-func (x *exchange) Offer(p []byte) bool { return x.held == nil && x.st.offer(p) }
+func (x *exchange) Offer(p []byte) (bool, pipeline.Sender) {
+	if x.held != nil {
+		return false, nil
+	}
+	return x.st.offer(p)
+}
 
 // Flush implements pipeline.Stream.
 func (x *exchange) Flush() error {

@@ -11,12 +11,12 @@ package h2
 import (
 	"errors"
 	"io"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
 // Limits bounds connections and what they carry. Those from MaxAge on may be left out.
@@ -64,8 +64,9 @@ type session struct {
 	raw      int    // encoded bytes of it
 	spill    int    // decoded bytes beyond the limits
 	glitch   bucket
-	windowed int // WINDOW_UPDATE frames
-	quiet    int // ticks since the last frame
+	windowed int               // WINDOW_UPDATE frames
+	quiet    int               // ticks since the last frame
+	later    []pipeline.Sender // what was passed on since the last read has to be sent by them
 
 	answered atomic.Int64 // requests that were answered to their ends, and not counted in glitch yet
 
@@ -201,7 +202,7 @@ func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte)
 		peer: peerSettings{window: defaultWindow, frame: maxFrame, streams: 1 << 31, list: 1 << 31},
 	}
 	s.dec = newDecoder(maxBlock*lim.HeaderBytes, s.field)
-	s.in.onWait, s.flusher = s.waiting, s.flush
+	s.in.onWait, s.in.onRead, s.flusher = s.waiting, s.sendLater, s.flush
 	s.in.pace.moderator, s.in.pace.busy = lim.Moderator, s.busy
 	s.idleSince = time.Now()
 	return s
@@ -227,64 +228,6 @@ func (s *session) greet() {
 	s.kickLocked()
 }
 
-var outBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
-
-// roomLocked sees to it that out is there to append to.
-func (s *session) roomLocked() {
-	if s.out == nil {
-		s.outBox = outBuffers.Get().(*[]byte)
-		s.out = *s.outBox
-	}
-}
-
-// kickLocked has out sent soon: when all that is ready to run has run, so that their frames leave together.
-func (s *session) kickLocked() {
-	if !s.flushing && s.err == nil {
-		s.flushing = true
-		go s.flusher()
-	}
-}
-
-func (s *session) flush() {
-	runtime.Gosched()
-	s.mu.Lock()
-	for len(s.out) > 0 && !errors.Is(s.err, netio.ErrInterrupted) {
-		b, box := s.out, s.outBox
-		s.out, s.outBox = nil, nil
-		s.outSeq++
-		s.unblockLocked()
-		s.mu.Unlock()
-		_, err := s.nc.Write(b, writeStall)
-		if cap(b) <= 4*roomy {
-			*box = b[:0]
-			outBuffers.Put(box)
-		}
-		s.mu.Lock()
-		if err != nil {
-			s.flushing = false
-			s.failLocked(err)
-			s.mu.Unlock()
-			s.nc.Abort()
-			return
-		}
-	}
-	s.flushing = false
-	over := s.err != nil
-	s.mu.Unlock()
-	if over {
-		s.nc.Interrupt() // the reader closes
-	}
-}
-
-// unblockLocked wakes the streams that wait for room or for the connection's window.
-func (s *session) unblockLocked() {
-	for i, st := range s.blocked {
-		st.writer.notify()
-		s.blocked[i] = nil
-	}
-	s.blocked = s.blocked[:0]
-}
-
 // failLocked ends all streams because the session is over.
 func (s *session) failLocked(err error) {
 	if s.err != nil {
@@ -307,6 +250,7 @@ func (s *session) busy() bool {
 // run reads until the connection ends, then closes it. It is the reader goroutine.
 func (s *session) run() {
 	err := s.read()
+	s.sendLater()
 	s.in.pace.leave()
 	if errors.Is(err, io.EOF) {
 		err = errGoneAway // io.EOF is the good end of a body

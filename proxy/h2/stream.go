@@ -79,9 +79,9 @@ type stream struct {
 	interrupted bool  // reads are to end
 	late        bool  // client: the last wait for the peer was in vain
 
-	pass    func(p []byte) bool // takes what comes while its reader waits; nil: it does not
-	passing bool                // pass is being called, without the lock
-	passed  time.Time           // when it last took something
+	pass    pipeline.Pass // takes what comes while its reader waits; nil: it does not
+	passing bool          // pass is being called, without the lock
+	passed  time.Time     // when it last took something
 
 	guarded pipeline.Upstream // server: the attempt to interrupt when the client leaves
 	began   time.Time         // server
@@ -273,7 +273,7 @@ func (st *stream) headersLocked(h *head) error {
 	return nil
 }
 
-// appendLocked adds one DATA frame to what is to be sent. It must fit the windows and the peer's frames.
+// appendLocked adds one DATA frame to what is to be sent, by its caller. It must fit the windows and the peer's frames.
 func (st *stream) appendLocked(p []byte) {
 	s := st.s
 	s.roomLocked()
@@ -283,7 +283,6 @@ func (st *stream) appendLocked(p []byte) {
 	st.sendWin -= int64(len(p))
 	s.sendWin -= int64(len(p))
 	s.dataSent++
-	s.kickLocked()
 }
 
 // minRate is how many octets a second must leave while a body waits for its peer. One octet now and then is no progress:
@@ -304,6 +303,7 @@ func (st *stream) sendLocked(p []byte, stall time.Duration, limit time.Time) err
 		n := min(int64(len(p)), int64(s.peer.frame), st.sendWin, s.sendWin)
 		if n > 0 && len(s.out) < roomy {
 			st.appendLocked(p[:n])
+			s.kickLocked()
 			p = p[n:]
 			if left -= n; left <= 0 {
 				until, left = time.Time{}, enough
@@ -418,7 +418,7 @@ func (b body) Next(until time.Time) ([]byte, error) {
 }
 
 // Flow implements pipeline.Flow.
-func (b body) Flow(pass func(p []byte) bool, idle time.Duration, until time.Time) ([]byte, error) {
+func (b body) Flow(pass pipeline.Pass, idle time.Duration, until time.Time) ([]byte, error) {
 	p, err := b.st.next(pass, idle, until)
 	if err == nil || errors.Is(err, io.EOF) {
 		return p, err

@@ -2,15 +2,17 @@ package h2
 
 import (
 	"io"
+	"runtime"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
 // next returns the next piece of what came in, valid until the following call, waiting for it until a time; zero: for ever.
 // While it waits, what comes is offered to pass, if that is given, by the goroutine that reads the connection: two changes
 // of goroutine and a copy are saved for each piece. The wait ends idle after the last piece that pass took, if idle is given.
-func (st *stream) next(pass func(p []byte) bool, idle time.Duration, until time.Time) ([]byte, error) {
+func (st *stream) next(pass pipeline.Pass, idle time.Duration, until time.Time) ([]byte, error) {
 	s := st.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +61,7 @@ func earlier(t, u time.Time) time.Time {
 
 // waitLocked waits for a notice or a time, and then for what is being passed: its caller must not go on with the exchange
 // while that is being used. It reports whether the time is over.
-func (st *stream) waitLocked(pass func(p []byte) bool, until time.Time) bool {
+func (st *stream) waitLocked(pass pipeline.Pass, until time.Time) bool {
 	s := st.s
 	st.pass = pass
 	s.mu.Unlock()
@@ -88,7 +90,10 @@ func (st *stream) passLocked(p []byte) bool {
 	s := st.s
 	st.passing = true
 	s.mu.Unlock()
-	ok := pass(p)
+	ok, later := pass(p)
+	if later != nil {
+		s.later = append(s.later, later)
+	}
 	s.mu.Lock()
 	st.passing = false
 	if st.pass == nil { // the reader has stopped waiting
@@ -101,18 +106,37 @@ func (st *stream) passLocked(p []byte) bool {
 	return ok
 }
 
-// offer sends a piece of a body if nothing has to be waited for: neither windows nor room nor others who wait for those.
-func (st *stream) offer(p []byte) bool {
+// sendLater sends what was passed on since the last read, after all that is ready to run has added to it. So no goroutine
+// has to be made for it, and some of what the peers answer is there for the next read.
+func (s *session) sendLater() {
+	if len(s.later) == 0 {
+		return
+	}
+	runtime.Gosched()
+	for i, other := range s.later {
+		other.Send()
+		s.later[i] = nil
+	}
+	s.later = s.later[:0]
+}
+
+// offer takes a piece of a body to be sent if nothing has to be waited for: neither windows nor room nor others who wait for
+// those. Unless others send already, the session is returned to be told to.
+func (st *stream) offer(p []byte) (bool, pipeline.Sender) {
 	s := st.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := int64(len(p)); n > st.sendWin || n > s.sendWin || len(s.out) >= roomy || s.inLine > 0 || st.sendableLocked() != nil {
-		return false
+		return false, nil
 	}
 	for len(p) > 0 {
 		n := min(len(p), s.peer.frame)
 		st.appendLocked(p[:n])
 		p = p[n:]
 	}
-	return true
+	if s.flushing {
+		return true, nil
+	}
+	s.flushing = true
+	return true, s
 }

@@ -3,12 +3,15 @@ package h2
 import (
 	"errors"
 	"io"
+	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
 // loose returns a stream of a session that has no connection: what it sends stays in its buffer.
@@ -47,7 +50,7 @@ type got struct {
 func await(st *stream, pass func([]byte) bool, idle time.Duration, until time.Time) chan got {
 	ch, start := make(chan got, 1), time.Now()
 	go func() {
-		p, err := st.next(pass, idle, until)
+		p, err := st.next(func(p []byte) (bool, pipeline.Sender) { return pass(p), nil }, idle, until)
 		ch <- got{string(p), err, time.Since(start)}
 	}()
 	synctest.Wait()
@@ -218,14 +221,91 @@ func TestOffer(t *testing.T) {
 		"just the window that it is": {func(st *stream) { st.sendWin = 5 }, true},
 	} {
 		st := loose()
+		st.s.flushing = false
 		c.change(st)
 		before, window := len(st.s.out), st.sendWin
-		if got := st.offer([]byte("piece")); got != c.want {
-			t.Errorf("%s: %v", name, got)
+		got, later := st.offer([]byte("piece"))
+		if got != c.want || c.want != (later != nil) {
+			t.Errorf("%s: %v, to be sent by %v", name, got, later)
 		}
 		frames := (5 + st.s.peer.frame - 1) / st.s.peer.frame
 		if sent := len(st.s.out) - before; c.want && (sent != 5+frames*frameHead || st.sendWin != window-5) || !c.want && (sent != 0 || st.sendWin != window) {
 			t.Errorf("%s: %d octets sent, %d of the window used", name, sent, window-st.sendWin)
 		}
+	}
+}
+
+// TestSend: what was passed on is sent once, in its order and without waiting for a peer that takes nothing; a peer that is
+// gone ends the session.
+func TestSend(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := loose()
+	s := st.s
+	s.nc, s.out, s.flushing = netio.New(near), nil, false
+	s.flusher = s.flush
+	defer func() { _ = s.nc.Close() }()
+	free := func() bool { // nothing is being sent
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.flushing && len(s.out) == 0
+	}
+	piece := strings.Repeat("x", 16000)
+	sent, left := 0, 0 // pieces; those left to a goroutine that waits
+	for left < 3 {
+		st.sendWin, s.sendWin = maxWindow, maxWindow
+		ok, later := st.offer([]byte(piece))
+		if ok {
+			sent++
+		}
+		switch {
+		case later != nil:
+			later.Send()
+			if !free() {
+				left++
+			}
+		case ok:
+			left++ // behind what waits
+		case left == 0:
+			t.Fatal("a piece was refused while the peer takes all")
+		default:
+			left = 3 // no room
+		}
+	}
+	if free() {
+		t.Fatal("nothing waits for the peer")
+	}
+	want := sent * (frameHead + len(piece))
+	head := appendHead(nil, len(piece), kindData, 0, st.id)
+	for range sent {
+		b := make([]byte, want/sent)
+		if _, err := io.ReadFull(far, b); err != nil || string(b[:frameHead]) != string(head) || string(b[frameHead:]) != piece {
+			t.Fatalf("%v, %x", err, b[:frameHead])
+		}
+	}
+	for !free() {
+		runtime.Gosched()
+	}
+	_ = far.Close()
+	for range 1000 {
+		if _, later := st.offer([]byte("piece")); later == nil {
+			break
+		} else {
+			later.Send()
+		}
+	}
+	if s.err == nil || !s.nc.Aborted() {
+		t.Errorf("%v; the peer is gone", s.err)
 	}
 }

@@ -89,7 +89,7 @@ type Exchange struct {
 	wakeUp  func()
 	aside   func() // sends the request body beside the wait for a response
 	// passUp and passDown are offerUp and offerDown, made once.
-	passUp, passDown func(p []byte) bool
+	passUp, passDown Pass
 	racing           *racing
 	key              []byte // of an answer that is remembered
 	kept             []byte // of its body

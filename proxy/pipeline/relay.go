@@ -105,12 +105,12 @@ func (x *Exchange) nextDown(body Body) ([]byte, error) {
 }
 
 // offerDown sends a piece of the response body on at once, if it can.
-func (x *Exchange) offerDown(p []byte) bool {
-	if !x.down.(Sink).Offer(p) {
-		return false
+func (x *Exchange) offerDown(p []byte) (bool, Sender) {
+	ok, later := x.down.(Sink).Offer(p)
+	if ok {
+		x.passed(p)
 	}
-	x.passed(p)
-	return true
+	return ok, later
 }
 
 // passed counts a piece of the response body.

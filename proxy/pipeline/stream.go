@@ -81,13 +81,22 @@ type Body interface {
 // returns. It gives up when nothing came for as long as idle, and at a time unless that is zero. It does not return while
 // pass is running.
 type Flow interface {
-	Flow(pass func(p []byte) bool, idle time.Duration, until time.Time) ([]byte, error)
+	Flow(pass Pass, idle time.Duration, until time.Time) ([]byte, error)
 }
 
-// Sink is a Stream or an Upstream whose head was sent. Offer sends a piece of the body, if that can be done without waiting,
-// and reports whether it did.
+// Pass is offered a piece of a body, and reports whether it took it. What it returns besides, unless that is nil, must be
+// told to send before whoever offers pieces waits for more.
+type Pass func(p []byte) (bool, Sender)
+
+// Sender has something to be sent that it does not send by itself. Send does, without waiting for the peer.
+type Sender interface {
+	Send()
+}
+
+// Sink is a Stream or an Upstream whose head was sent. Offer is a Pass: it takes a piece of the body if that can be done
+// without waiting.
 type Sink interface {
-	Offer(p []byte) bool
+	Offer(p []byte) (bool, Sender)
 }
 
 // Stream is the downstream half of an exchange, offered by the engine that parsed the request. One goroutine calls it,

@@ -163,12 +163,12 @@ func (x *Exchange) nextUp(body Body) ([]byte, error) {
 }
 
 // offerUp sends a piece of the request body on at once, if it can.
-func (x *Exchange) offerUp(p []byte) bool {
-	if !x.up.(Sink).Offer(p) {
-		return false
+func (x *Exchange) offerUp(p []byte) (bool, Sender) {
+	ok, later := x.up.(Sink).Offer(p)
+	if ok {
+		x.taken(p)
 	}
-	x.taken(p)
-	return true
+	return ok, later
 }
 
 // taken counts a piece of the request body, and keeps it as long as it may be needed again.
