@@ -86,6 +86,7 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 						fresh = append(fresh, e)
 					}
 				}
+				speak(poolOf(e), e.Spec.Labels[spokenLabel])
 				if l, ok := e.Pool.(*linkedPool); ok {
 					l.bound(s, settings)
 				} else {

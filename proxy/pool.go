@@ -74,19 +74,49 @@ func bound(p pool, l h2.Limits) {
 	}
 }
 
+// spokenLabel is the label by which a registry says what an endpoint speaks: http, http2 or grpc. Sidecars register it.
+const spokenLabel = "protocol"
+
+// speak tells the pool of an endpoint what its registry says that it speaks, where the service leaves that open.
+func speak(p pool, label string) {
+	switch p := p.(type) {
+	case *autoPool:
+		switch label {
+		case "http":
+			p.said.Store(1)
+		case "http2", "grpc":
+			p.said.Store(2)
+		default:
+			p.said.Store(0)
+		}
+	case *linkedPool:
+		speak(p.pool, label)
+		for _, class := range p.classes {
+			speak(class, label)
+		}
+	}
+}
+
 // autoPool speaks to an endpoint as the caller spoke to us: HTTP/1 goes on as HTTP/1, and HTTP/2 as HTTP/2 where the
-// endpoint takes it, which is learned by trying.
+// endpoint takes it, which is learned by trying. Where a registry says what the endpoint speaks, that is spoken.
 type autoPool struct {
 	one *h1.Pool
 	two *h2.Pool
 
-	only1 atomic.Bool // it was tried, and the endpoint takes no HTTP/2
+	said  atomic.Int32 // by a registry: the version; 0: nothing
+	only1 atomic.Bool  // it was tried, and the endpoint takes no HTTP/2
 	known atomic.Bool
 	mu    sync.Mutex // held while it is tried, so that one tries for all
 }
 
 // Open implements pipeline.Pool.
 func (p *autoPool) Open(v pipeline.Version, fresh bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
+	switch p.said.Load() {
+	case 1:
+		return p.one.Open(v, fresh, connect, until)
+	case 2:
+		return p.two.Open(v, fresh, connect, until)
+	}
 	if v != pipeline.HTTP2 || p.only1.Load() {
 		return p.one.Open(v, fresh, connect, until)
 	}
@@ -111,7 +141,8 @@ func (p *autoPool) Open(v pipeline.Version, fresh bool, connect time.Duration, u
 
 // Ready implements pipeline.Prompt.
 func (p *autoPool) Ready(v pipeline.Version) bool {
-	if v != pipeline.HTTP2 || p.only1.Load() {
+	said := p.said.Load()
+	if said == 1 || said == 0 && (v != pipeline.HTTP2 || p.only1.Load()) {
 		return p.one.Ready(v)
 	}
 	return p.two.Ready(v)
