@@ -23,6 +23,7 @@ func linkDocuments(list []*config.Link) []object {
 			match["size_over"] = bytesText(l.SizeOver)
 		}
 		putList(match, "route", l.Routes)
+		putList(match, "service", l.Services)
 		putList(match, "priority", l.Priorities)
 		v := object{"name": l.Name, "match": match}
 		putOpt(v, "connections", l.Connections, same[int])

@@ -523,6 +523,7 @@ type Link struct {
 	Name        string
 	SizeOver    int64    // calls whose body is announced to be larger; 0: the size says nothing
 	Routes      []string // calls of these routes, whatever their size
+	Services    []string // calls of these gRPC services, or by the name of these services whose routes lead here
 	Priorities  []string // calls that carry one of these in PriorityHeader
 	Connections Opt[int] // bound of the class at each endpoint; not set: limit.connections
 	From        Origin

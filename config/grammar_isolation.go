@@ -50,6 +50,7 @@ func linkValue() value[Link] {
 		in("match", "which calls belong to it", func(l *Link) *Link { return l }, object(
 			in("size_over", "calls whose body is announced to be larger", func(l *Link) *int64 { return &l.SizeOver }, size(1, 1<<40)),
 			in("route", "calls of these routes, whatever their size: one name or a list", func(l *Link) *[]string { return &l.Routes }, some(line())),
+			in("service", "calls of a gRPC service (pkg.Service), or by the name of another service whose routes lead here: one name or a list", func(l *Link) *[]string { return &l.Services }, some(line())),
 			in("priority", "calls that carry it in the header "+PriorityHeader+": one word or a list", func(l *Link) *[]string { return &l.Priorities }, some(line())),
 		)),
 		opt("connections", "bound of the class at each endpoint; left out: limit.connections", func(l *Link) *Opt[int] { return &l.Connections }, number(1, most)),
@@ -60,8 +61,8 @@ func linkValue() value[Link] {
 		if !read(d, n, out) {
 			return false
 		}
-		if out.SizeOver == 0 && len(out.Routes) == 0 && len(out.Priorities) == 0 {
-			return d.fail(n, "match is missing: size_over, route or priority")
+		if out.SizeOver == 0 && len(out.Routes) == 0 && len(out.Services) == 0 && len(out.Priorities) == 0 {
+			return d.fail(n, "match is missing: size_over, route, service or priority")
 		}
 		return true
 	}

@@ -15,14 +15,24 @@ type Link struct {
 	SizeOver    int64
 	Connections int // bound at each endpoint
 	routes      []string
+	services    []string
 	priorities  []string
+}
+
+// Call is what decides to which class a call belongs.
+type Call struct {
+	Service string // by whose name it is made; where its routes lead to another, not that one
+	Route   string
+	GRPC    string // path of a gRPC call, /pkg.Service/Method; empty: it is none
+	Length  int64  // of the body; negative: not known
+	Fields  route.Fields
 }
 
 // linksOf compiles the links of a service.
 func linksOf(cfg *config.Service, limit int) []Link {
 	var list []Link
 	for _, l := range cfg.Links {
-		list = append(list, Link{Name: l.Name, SizeOver: l.SizeOver, Connections: l.Connections.Or(limit), routes: l.Routes, priorities: l.Priorities})
+		list = append(list, Link{Name: l.Name, SizeOver: l.SizeOver, Connections: l.Connections.Or(limit), routes: l.Routes, services: l.Services, priorities: l.Priorities})
 	}
 	return list
 }
@@ -32,16 +42,28 @@ func sameLinks(a, b []Link) bool {
 	return slices.EqualFunc(a, b, func(x, y Link) bool { return x.Name == y.Name })
 }
 
-// Link returns the class of a call of a route, with a body of a length (negative: not known) and fields: 0 for none, else 1 +
-// the index in Links. The first that fits counts.
-func (s *Service) Link(name string, length int64, fields route.Fields) int {
+// Link returns the class of a call: 0 for none, else 1 + the index in Links. The first that fits counts.
+func (s *Service) Link(c *Call) int {
 	for i := range s.Links {
 		l := &s.Links[i]
-		if l.SizeOver > 0 && length > l.SizeOver || slices.Contains(l.routes, name) || l.prioritized(fields) {
+		if l.SizeOver > 0 && c.Length > l.SizeOver || c.Service == s.Name && slices.Contains(l.routes, c.Route) || l.serves(c) || l.prioritized(c.Fields) {
 			return i + 1
 		}
 	}
 	return 0
+}
+
+// serves reports whether the class is for calls of that service.
+func (l *Link) serves(c *Call) bool {
+	for _, name := range l.services {
+		if name == c.Service {
+			return true
+		}
+		if n := len(name) + 1; len(c.GRPC) > n && c.GRPC[n] == '/' && c.GRPC[1:n] == name {
+			return true
+		}
+	}
+	return false
 }
 
 // prioritized reports whether the fields say one of the priorities of the class.

@@ -62,13 +62,13 @@ services: {b: {endpoints: [10.0.0.1:80]}}
 	}
 }
 
-// TestLink: the first class that fits, by announced size, route or priority (S-185).
+// TestLink: the first class that fits, by announced size, route, priority or service (S-185).
 func TestLink(t *testing.T) {
 	s := meshtest.Compile(t, `services:
   a:
     endpoints: [10.0.0.1:80]
     routes: [{name: up, match: /up}, {name: down, match: /down}]
-    links: [{name: large, match: {size_over: 1MiB}, connections: 4}, {name: bulk, match: {route: [up, down], size_over: 1KiB}}, {name: late, match: {priority: [batch, low]}}]
+    links: [{name: large, match: {size_over: 1MiB}, connections: 4}, {name: bulk, match: {route: [up, down], size_over: 1KiB}}, {name: late, match: {priority: [batch, low]}}, {name: store, match: {service: [media.Store, front]}}]
 `)
 	a, _ := s.Outbound.Get("a")
 	for _, row := range []struct {
@@ -88,9 +88,29 @@ func TestLink(t *testing.T) {
 		{"", -1, 0, ""},
 		{"up", 1<<20 + 1, 1, ""},
 	} {
-		if got := a.Link(row.name, row.length, route.FieldList{{Name: config.PriorityHeader, Value: row.priority}}); got != row.want {
+		c := snapshot.Call{Service: "a", Route: row.name, Length: row.length, Fields: route.FieldList{{Name: config.PriorityHeader, Value: row.priority}}}
+		if got := a.Link(&c); got != row.want {
 			t.Errorf("route %q, length %d: class %d, want %d", row.name, row.length, got, row.want)
 		}
+	}
+	for _, row := range []struct {
+		service, grpc string
+		want          int
+	}{
+		{"a", "/media.Store/Get", 4},
+		{"a", "/media.Stores/Get", 0},
+		{"a", "/media.Store", 0},
+		{"a", "/media.Stor/e", 0},
+		{"a", "", 0},
+		{"front", "", 4},
+		{"fron", "/x/y", 0},
+	} {
+		if got := a.Link(&snapshot.Call{Service: row.service, GRPC: row.grpc, Fields: route.FieldList{}}); got != row.want {
+			t.Errorf("service %q, %q: class %d, want %d", row.service, row.grpc, got, row.want)
+		}
+	}
+	if got := a.Link(&snapshot.Call{Service: "front", Route: "up", Fields: route.FieldList{}}); got != 4 {
+		t.Errorf("a route of another service that is called alike: class %d", got)
 	}
 	if a.Links[0].Connections != 4 || a.Links[1].Connections != 1024 {
 		t.Errorf("%+v", a.Links)

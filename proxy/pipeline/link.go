@@ -12,11 +12,14 @@ type Linked interface {
 // link is the class of the exchange, 0 for none.
 func (x *Exchange) link() int {
 	if s := x.to.Service; len(s.Links) > 0 {
-		length := x.Req.Length
+		c := snapshot.Call{Service: x.svc.Name, Route: x.rt.Name, Length: x.Req.Length, Fields: &x.Req}
 		if !x.Req.HasBody {
-			length = 0
+			c.Length = 0
 		}
-		return s.Link(x.rt.Name, length, &x.Req)
+		if x.call.is {
+			c.GRPC = x.Req.Path
+		}
+		return s.Link(&c)
 	}
 	return 0
 }
