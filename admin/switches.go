@@ -103,7 +103,7 @@ func (a *api) setSwitch(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, ErrNoSwitch):
 		refuse(w, r, problem{Status: http.StatusNotFound, Title: "no such switch", Detail: err.Error()})
 	case errors.Is(err, ErrUnconfirmed):
-		refuse(w, r, problem{Status: http.StatusConflict, Title: "not confirmed", Detail: err.Error()})
+		refuse(w, r, problem{Status: http.StatusConflict, Title: ErrUnconfirmed.Error(), Detail: strings.TrimPrefix(err.Error(), ErrUnconfirmed.Error()+": ")})
 	case err != nil:
 		refuse(w, r, problem{Status: http.StatusInternalServerError, Title: "not changed", Detail: err.Error()})
 	default:

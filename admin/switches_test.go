@@ -23,7 +23,7 @@ func TestSwitches(t *testing.T) {
 		{"PUT", "/switches/away", `{"enabled": true, "reason": "slow"}`, "", 200, `"state": "on"`},
 		{"PUT", "/switches/away", `{"enabled": false, "by": "ann"}`, "", 200, `"state": "off"`},
 		{"PUT", "/switches/none", `{"enabled": true}`, "", 404, "no such switch"},
-		{"PUT", "/switches/big", `{"enabled": true}`, "", 409, "not confirmed"},
+		{"PUT", "/switches/big", `{"enabled": true}`, "", 409, `"detail": "level 3"`},
 		{"PUT", "/switches/big", `{"enabled": true, "confirm": true, "reason": "r"}`, "", 200, `"state": "on"`},
 		{"PUT", "/switches/away", `{}`, "", 400, "is expected"},
 		{"PUT", "/switches/away", `{"enabled": "yes"}`, "", 400, "is expected"},

@@ -167,7 +167,7 @@ func TestAdaptiveTurnsGoOn(t *testing.T) {
 	}
 }
 
-// TestAdaptiveUnderChurn: a list that changes every 5 s neither forgets who is slow nor puts off the ranking.
+// TestAdaptiveUnderChurn: a list that changes every 5 s neither forgets who is slow nor puts off the ranking (S-106).
 func TestAdaptiveUnderChurn(t *testing.T) {
 	p := newPaced(t, 12)
 	p.speed[p.e[1].Meter], p.speed[p.e[2].Meter] = 40*time.Millisecond, 50*time.Millisecond

@@ -193,6 +193,7 @@ func TestWeightZeroIsTheLastResort(t *testing.T) {
 	}
 }
 
+// TestLocality: near endpoints take everything until too few of them are usable, then the rest goes further (S-128).
 func TestLocality(t *testing.T) {
 	for _, kind := range kinds {
 		for _, n := range []int{20, 300} {

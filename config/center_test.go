@@ -180,7 +180,7 @@ func TestCenterNames(t *testing.T) {
 }
 
 // What a provider publishes fills what callers leave open: caller's method, caller's service, provider's method,
-// provider's service, defaults (S-8, X-3).
+// provider's service, defaults (S-8, X-3, S-10, S-11).
 func TestPublished(t *testing.T) {
 	k := newCentre(t, `
 services:

@@ -118,6 +118,7 @@ func TestNotSupportedYet(t *testing.T) {
 	golden(t, "later.golden", b.String())
 }
 
+// TestWarnings: what is allowed, yet hardly meant: retries of what may not be done twice among it.
 func TestWarnings(t *testing.T) {
 	c, err := Load([]string{"testdata/doubts.yaml"}, noEnv)
 	if err != nil {

@@ -37,6 +37,7 @@ func TestLayersCoverEveryField(t *testing.T) {
 	})
 }
 
+// TestBuiltInPolicy: what nobody has set has a safe value, time limits, breaker and bounds among it (S-140).
 func TestBuiltInPolicy(t *testing.T) {
 	open := map[string]bool{
 		".Use": true, ".PerTryTimeout": true, ".PerTryAuto": true, ".Idempotent": true, ".Locality.Prefer": true, ".Locality.SpillBelow": true, ".Warmup": true,
@@ -76,6 +77,7 @@ services:
 	}
 }
 
+// TestOrderOfLayers: for each field by itself the nearest layer counts, named policies included (S-6).
 func TestOrderOfLayers(t *testing.T) {
 	c := parseText(t, `policies:
   named: {use: deeper, connect_timeout: 20ms, idle_timeout: 20s}

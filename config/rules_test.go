@@ -15,7 +15,7 @@ func load(t *testing.T, name, text string, rank Rank) *Config {
 	return c
 }
 
-// TestRanksOfRules: of each service the rules of the highest rank count, as a whole, wherever they stand (S-127, X-10).
+// TestRanksOfRules: of each service the rules of the highest rank count, as a whole, wherever they stand (S-127, X-10, S-124, S-126).
 func TestRanksOfRules(t *testing.T) {
 	file := load(t, "file", `services: {a: {endpoints: [10.0.0.1:80]}, b: {endpoints: [10.0.0.1:80], rules: ["=> host = 1"]}, d: {endpoints: [10.0.0.1:80], rules: []}}`, RankFile)
 	push := load(t, "push", `rules: {a: ["=> host = 2"], b: ["=> host = 2"]}`, RankDynamic)

@@ -20,7 +20,7 @@ func (a *applied) state(want string) {
 }
 
 // TestSwitchWrites: the latest write wins, be it a person's or an edit of the configuration; a reload that does not edit the
-// value changes nothing. All of it is in the journal (S-221).
+// value changes nothing. All of it is in the journal (S-221, S-157).
 func TestSwitchWrites(t *testing.T) {
 	a := newApplied(t)
 	document := func(rest string) string {
@@ -59,7 +59,7 @@ func TestSwitchWrites(t *testing.T) {
 	}
 }
 
-// TestSwitchLevel3: it is turned on with a confirmation and a reason only, and off without (S-159).
+// TestSwitchLevel3: it is turned on with a confirmation and a reason only, and off without (S-159, X-20).
 func TestSwitchLevel3(t *testing.T) {
 	a := newApplied(t)
 	a.apply("listen: {outbound: none}\nservices: {b: {endpoints: ['10.0.0.1:80']}}\nswitches: {away: {service: b, level: 3, empty: {}}}\n")

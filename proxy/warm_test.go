@@ -8,7 +8,7 @@ import (
 )
 
 // TestSwitchWarms: before a group switch is in force, there are connections to the endpoints that it brings in; one that does
-// not answer holds it up for no longer than the bound.
+// not answer holds it up for no longer than the bound (S-133).
 func TestSwitchWarms(t *testing.T) {
 	p := newApplied(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

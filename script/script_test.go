@@ -37,7 +37,7 @@ func call() *route.ScriptCall {
 	return c
 }
 
-// TestChoose: what programs leave.
+// TestChoose: what programs leave (X-9).
 func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name, source string
@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestSandbox: what a program cannot have, and what it cannot do for long.
+// TestSandbox: what a program cannot have, and what it cannot do for long (S-123).
 func TestSandbox(t *testing.T) {
 	for source, want := range map[string]string{
 		`require("fs")`:                           "require is not defined",
@@ -95,7 +95,7 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
-// TestBounds: a program that never ends or grows without bound is ended, and the next run is as good as the first.
+// TestBounds: a program that never ends or grows without bound is ended, and the next run is as good as the first (S-123).
 func TestBounds(t *testing.T) {
 	c := call()
 	p, err := New(Options{Time: 30 * time.Millisecond}).Compile(`if (endpoints.length === 3) { while (true) {} } [0]`)

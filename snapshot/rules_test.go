@@ -39,7 +39,7 @@ func ruled(t *testing.T, node, endpoints string, rules ...string) *snapshot.Snap
 	return meshtest.Compile(t, doc)
 }
 
-// TestRules: the printed examples (S-115 … S-122), and what the grammar has beside them.
+// TestRules: nodes are chosen by rule before the call (S-109): the printed examples (S-115 … S-122), and what the grammar has beside them.
 func TestRules(t *testing.T) {
 	const room = "172.22.3.91:80, 172.22.3.94:80, 172.22.3.95:80, 172.22.3.97:80, 172.22.3.98:80"
 	for _, c := range []struct {
@@ -150,7 +150,7 @@ func TestUnderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestGuard: what our own app refuses, by the address of the caller alone.
+// TestGuard: what our own app refuses, by the address of the caller alone (S-117, S-120).
 func TestGuard(t *testing.T) {
 	s := meshtest.Compile(t, `node: {service: shop}
 inbound: [{app: 127.0.0.1:80}]
@@ -178,7 +178,7 @@ rules:
 	}
 }
 
-// TestNearGroup: with `prefer: group` the endpoints of our own group come first (S-110).
+// TestNearGroup: with `prefer: group` the endpoints of our own group come first (S-110, S-128).
 func TestNearGroup(t *testing.T) {
 	s := meshtest.Compile(t, `node: {service: shop, group: core}
 services:

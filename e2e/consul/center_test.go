@@ -32,7 +32,7 @@ func put(t *testing.T, agent *consultest.Agent, name, text string, args ...strin
 	return out
 }
 
-// Services, policies and group switches from Consul's keys: in force while it runs, below the local file, each on its own.
+// Services, policies and group switches from Consul's keys: in force while it runs, below the local file, each on its own (S-125).
 func TestConfigCenter(t *testing.T) {
 	agent := consultest.Dev(t)
 	a, b, local := who(t, "a"), who(t, "b"), who(t, "local")

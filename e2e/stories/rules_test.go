@@ -22,7 +22,7 @@ func hostOf(address string) string {
 }
 
 // TestReadsDoNotHurtWrites: reads and writes have nodes of their own, by the printed rules (S-122). Both read nodes are
-// killed: not one write fails, and no read goes to a write node.
+// killed: not one write fails, and no read goes to a write node (S-113).
 func TestReadsDoNotHurtWrites(t *testing.T) {
 	var nodes []*sidecartest.Endpoint
 	var list, hosts []string
@@ -105,7 +105,7 @@ func TestBanned(t *testing.T) {
 }
 
 // TestGroupSwitch: five sidecars read one file beside their own. One write switches the group away: five seconds later no
-// request goes there; another write restores it (S-112, S-133).
+// request goes there; another write restores it (S-112, S-133, S-110, S-202).
 func TestGroupSwitch(t *testing.T) {
 	bj, sh, gz := sidecartest.Answer(t, sidecartest.OK("bj")), sidecartest.Answer(t, sidecartest.OK("sh")), sidecartest.Answer(t, sidecartest.OK("gz"))
 	shared := filepath.Join(t.TempDir(), "groups.yaml")
@@ -167,7 +167,7 @@ func TestGroupSwitch(t *testing.T) {
 }
 
 // TestGreyChain: of the calls of a gateway, those of some users are grey: each app on their way is the grey one, though
-// only the first hop sees the user. All others meet no grey app, and a rollback is one write (S-232, S-227).
+// only the first hop sees the user. All others meet no grey app, and a rollback is one write (S-232, S-227, S-111, X-14).
 func TestGreyChain(t *testing.T) {
 	const grey = "grey: {v2: {match: {header: {x-uid: {mod: 20, in: [3]}}}, labels: {version: grey}, enabled: %v}}\n"
 	stock := func(name string) string {
@@ -318,7 +318,7 @@ func TestScripts(t *testing.T) {
 }
 
 // TestGreyFallsBack: the only grey endpoint dies. Where the release says any, its calls are answered by a normal one at once,
-// by way of a retry; where it says fail, they fail, and no normal one sees them.
+// by way of a retry; where it says fail, they fail, and no normal one sees them (S-232).
 func TestGreyFallsBack(t *testing.T) {
 	for _, c := range []struct {
 		orElse string

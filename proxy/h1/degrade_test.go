@@ -157,7 +157,7 @@ switches: {away: {service: orders, empty: {}, auto: {when: {error_ratio: 50%, fo
 	}
 }
 
-// TestFallback: what failed is answered by what stands in for it, and what did not is relayed (S-162, S-166).
+// TestFallback: what failed is answered by what stands in for it, and what did not is relayed (S-162, S-166, S-164, X-28).
 func TestFallback(t *testing.T) {
 	const answer = `answer: {status: 200, body: "stand-in"}`
 	closed := closedAddress(t)

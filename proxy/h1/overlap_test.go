@@ -139,7 +139,7 @@ func (p *pair) warm(c *net.TCPConn) {
 }
 
 // TestBackup: the first attempt hangs, so another begins on the other endpoint; the first success wins, the other is cut
-// (S-145), be the connections there already or not.
+// (S-145), be the connections there already or not.
 func TestBackup(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		for _, winner := range []int{1, 2} {

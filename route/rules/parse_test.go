@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPrinted: the examples of the specification, as printed (S-114 … S-122).
+// TestPrinted: the examples of the specification, as printed (S-114 … S-122, X-15).
 func TestPrinted(t *testing.T) {
 	for _, c := range []struct {
 		id, text string
@@ -68,7 +68,7 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// TestURL: what a URL says beside the rule.
+// TestURL: what a URL says beside the rule (S-114).
 func TestURL(t *testing.T) {
 	const rule = "&rule=%3D%3E%20host%20%3D%201.2.3.4"
 	list, warnings, err := Parse("condition://10.1.1.1/a.B?name=x&priority=2&enabled=false&force=true&runtime=true&category=routers&dynamic=false&odd=1" + rule)
@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDoubts: what is allowed, yet hardly meant.
+// TestDoubts: what is allowed, yet hardly meant (S-119).
 func TestDoubts(t *testing.T) {
 	for text, want := range map[string]string{
 		"=>":                       "forbids every caller",
