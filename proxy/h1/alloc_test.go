@@ -103,11 +103,16 @@ services:
       - match: {path: {prefix: /orders/}}
         rewrite: {prefix: {from: /orders/, to: /o/}, host: other, headers: {set: {X-From: shop}, remove: [Cookie]}}
 `
-	// mirrorConfig copies next to none: a copy has memory of its own, as it outlives the exchange.
+	// mirrorConfig copies next to none.
 	mirrorConfig = `
 services:
   orders: {endpoints: [ORIGIN], policy: {mirror: {service: next, ratio: 0.0001%}}}
   next: {endpoints: ["127.0.0.1:9"]}
+`
+	mirrorAllConfig = `
+services:
+  orders: {endpoints: [ORIGIN], policy: {mirror: {service: next, ratio: 100%}}}
+  next: {endpoints: [ORIGIN]}
 `
 	inboundConfig = `
 inbound:
@@ -150,6 +155,8 @@ func TestAllocations(t *testing.T) {
 		{name: "get, rules of the provider", config: guardConfig, request: plainRequest, answer: lengthAnswer, direction: telemetry.Inbound},
 		{name: "get, rewrite", config: rewriteConfig, request: plainRequest, answer: lengthAnswer},
 		{name: "get, mirror that takes no copy", config: mirrorConfig, request: plainRequest, answer: lengthAnswer},
+		{name: "get, mirror", config: mirrorAllConfig, request: plainRequest, answer: lengthAnswer},
+		{name: "post, mirror", config: mirrorAllConfig, request: postRequest, answer: lengthAnswer, body: 13},
 		{name: "get, breaker per endpoint", config: guardedConfig, request: plainRequest, answer: lengthAnswer, log: true},
 		{name: "get, all of governance", config: meshtest.Governed(t, false), request: plainRequest, answer: lengthAnswer, log: true},
 		{name: "post, all of governance", config: meshtest.Governed(t, false), request: postRequest, answer: lengthAnswer, body: 13, log: true},

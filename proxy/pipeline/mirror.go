@@ -1,10 +1,9 @@
 package pipeline
 
 import (
-	"bytes"
 	"errors"
 	"io"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/balance"
@@ -18,6 +17,63 @@ type copied struct {
 	req  Request
 	body []byte
 	up   *telemetry.Upstream // where its fate is counted
+
+	hint balance.Hint
+	resp Response
+	text []byte // what the strings of req are made of
+	run  func() // deliver, made once
+}
+
+// maxCopyBuffer is what a copy may keep of its body's memory for the next one, in bytes.
+const maxCopyBuffer = 64 << 10
+
+var copies sync.Pool
+
+func newCopy() *copied {
+	if c, ok := copies.Get().(*copied); ok {
+		return c
+	}
+	c := &copied{text: make([]byte, 0, 1024)}
+	c.req.Fields, c.resp.Fields = make([]Field, 0, 32), make([]Field, 0, 32)
+	c.run = c.deliver
+	return c
+}
+
+// keep returns a string that lives as long as the copy does. One that was made earlier stays what it is when text grows.
+func (c *copied) keep(s string) string {
+	at := len(c.text)
+	c.text = append(c.text, s...)
+	return str(c.text[at:])
+}
+
+// take copies what a request says.
+func (c *copied) take(q *Request, from string) {
+	fields := c.req.Fields[:0]
+	c.req = *q
+	for _, s := range []*string{&c.req.Method, &c.req.Target, &c.req.Scheme, &c.req.Authority, &c.req.Path, &c.req.Query} {
+		*s = c.keep(*s)
+	}
+	for _, f := range q.Fields {
+		if !f.Drop {
+			f.Name, f.Value = c.keep(f.Name), c.keep(f.Value)
+			fields = append(fields, f)
+		}
+	}
+	c.req.Fields = append(fields, Field{Name: "X-Mirrored-From", Value: from})
+}
+
+// release forgets everything but memory.
+func (c *copied) release() {
+	fields, respFields, body := c.req.Fields[:cap(c.req.Fields)], c.resp.Fields[:cap(c.resp.Fields)], c.body[:0]
+	clear(fields)
+	clear(respFields)
+	if cap(body) > maxCopyBuffer {
+		body = nil
+	}
+	*c = copied{
+		req: Request{Fields: fields[:0]}, resp: Response{Fields: respFields[:0]}, body: body, text: c.text[:0], run: c.run,
+	}
+	copies.Put(c)
 }
 
 // mirror decides, before the call, whether a copy of the request is made. One whose body is not at hand is copied behind the
@@ -49,32 +105,29 @@ func (x *Exchange) sendCopy() {
 		up.Mirrored("full")
 		return
 	}
-	c := &copied{m: m, req: x.Req, body: bytes.Clone(x.upload.kept), up: up}
-	q := &c.req
-	for _, s := range []*string{&q.Method, &q.Target, &q.Scheme, &q.Authority, &q.Path, &q.Query} {
-		*s = strings.Clone(*s)
-	}
-	q.Fields = make([]Field, 0, len(x.Req.Fields)+1)
-	for _, f := range x.Req.Fields {
-		if !f.Drop {
-			f.Name, f.Value = strings.Clone(f.Name), strings.Clone(f.Value)
-			q.Fields = append(q.Fields, f)
-		}
-	}
-	q.Fields = append(q.Fields, Field{Name: "X-Mirrored-From", Value: x.svc.Name})
-	go c.send()
+	c := newCopy()
+	c.m, c.up = m, up
+	c.take(&x.Req, x.svc.Name)
+	c.body = append(c.body, x.upload.kept...)
+	go c.run()
 }
 
 // mirrorDrain bounds what is read of an answer that nobody wants.
 const mirrorDrain = 1 << 20
 
+// deliver sends the copy and forgets it.
+func (c *copied) deliver() {
+	c.send()
+	c.m.Running.Add(-1)
+	c.release()
+}
+
 // send makes one attempt, reads its answer and drops it.
 func (c *copied) send() {
-	defer c.m.Running.Add(-1)
 	begin := time.Now()
 	until := begin.Add(c.m.Timeout)
-	hint := balance.Hint{Now: begin, Rand: random()}
-	i, why := c.m.To.Set.Pick(&hint)
+	c.hint = balance.Hint{Now: begin, Rand: random()}
+	i, why := c.m.To.Set.Pick(&c.hint)
 	if why == balance.NoEndpoints || why == balance.NoneUsable {
 		c.up.Mirrored("failed")
 		return
@@ -111,12 +164,11 @@ func (c *copied) exchange(up Upstream, until time.Time) error {
 	if err := up.SendEnd(nil, true); err != nil {
 		return err
 	}
-	var r Response
 	for {
-		if err := up.ReadHead(&r, until); err != nil {
+		if err := up.ReadHead(&c.resp, until); err != nil {
 			return err
 		}
-		if r.Status >= 200 {
+		if c.resp.Status >= 200 {
 			return nil
 		}
 	}
