@@ -79,6 +79,7 @@ type encoder struct {
 	buf  []byte
 	text []byte // of a value that is put together
 	memo *memo  // nil until the first field
+	era  uint32 // of the table: another one since something was indexed
 	owes bool   // a table size update, which the library puts before its next field
 }
 
@@ -103,21 +104,56 @@ func (e *encoder) limit(n uint32) {
 
 // constant adds a field whose strings live for ever.
 func (e *encoder) constant(name, value string) {
+	if n := e.recall(name, value); n != nil {
+		e.again(n)
+		return
+	}
+	e.write(field{Name: name, Value: value})
+}
+
+// write has the library add a field whose strings live for ever. What it writes begins with a set bit where it is nothing
+// but an index (RFC 7541 6.1); all else may change the table.
+func (e *encoder) write(f field) (index []byte) {
 	e.owes = false
-	_ = e.e.WriteField(field{Name: name, Value: value}) // our Write does not fail
+	at := len(e.buf)
+	_ = e.e.WriteField(f) // our Write does not fail
+	if e.buf[at]&0x80 != 0 {
+		return e.buf[at:]
+	}
+	if e.era++; e.era == 0 { // an index of that long ago must not hold again
+		e.memo.forget()
+	}
+	return nil
+}
+
+// again adds a field that was here before. The index that the library found for it holds until something is indexed.
+func (e *encoder) again(n *noted) {
+	if n.size > 0 && n.era == e.era && !e.owes {
+		e.buf = append(e.buf, n.code[:n.size]...)
+		return
+	}
+	index := e.write(field{Name: n.text[:n.name], Value: n.text[n.name:]})
+	n.size = 0
+	if len(index) <= len(n.code) {
+		n.era, n.size = e.era, uint8(copy(n.code[:], index))
+	}
+}
+
+func (e *encoder) recall(name, value string) *noted {
+	if e.memo == nil {
+		e.memo = &memo{seed: maphash.MakeSeed()}
+	}
+	return e.memo.recall(name, value)
 }
 
 // add adds a field whose strings may live only as long as its message.
 func (e *encoder) add(name, value string) {
-	if e.memo == nil {
-		e.memo = &memo{seed: maphash.MakeSeed()}
-	}
-	if n, v, ok := e.memo.recall(name, value); ok {
-		e.constant(n, v)
+	if n := e.recall(name, value); n != nil {
+		e.again(n)
 		return
 	}
 	if e.owes {
-		e.constant(strings.Clone(name), strings.Clone(value))
+		e.write(field{Name: strings.Clone(name), Value: strings.Clone(value)})
 		return
 	}
 	e.literal(literalOnce, name, value)
@@ -126,8 +162,7 @@ func (e *encoder) add(name, value string) {
 // secret adds a field that no hop may index.
 func (e *encoder) secret(name, value string) {
 	if e.owes {
-		_ = e.e.WriteField(field{Name: strings.Clone(name), Value: strings.Clone(value), Sensitive: true}) // as in constant
-		e.owes = false
+		e.write(field{Name: strings.Clone(name), Value: strings.Clone(value), Sensitive: true})
 		return
 	}
 	e.literal(literalNever, name, value)

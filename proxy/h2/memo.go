@@ -1,9 +1,6 @@
 package h2
 
-import (
-	"hash/maphash"
-	"strings"
-)
+import "hash/maphash"
 
 // memo remembers which fields were sent lately. The encoder keeps the strings of what it indexes, but those of messages lie
 // in buffers that are used again: so a field is indexed when it comes for the second time, as a copy that stays, which also
@@ -13,9 +10,14 @@ type memo struct {
 	slots [memoSlots]noted
 }
 
+// noted is a field that was sent. It is kept small: each connection has many.
 type noted struct {
-	hash        uint64 // 0: free
-	name, value string // ours; empty after the first time
+	hash uint32 // 0: free
+	era  uint32 // of the encoder's table, in which code holds
+	text string // name and value, ours; empty after the first time
+	name uint16 // its length
+	size uint8  // of code; 0: there is none
+	code [2]byte
 }
 
 const (
@@ -23,26 +25,30 @@ const (
 	memoBytes = 1 << 10 // what is longer is not indexed
 )
 
-// recall returns our copy of a field that has been here before.
-func (m *memo) recall(name, value string) (string, string, bool) {
+// recall returns what is remembered of a field that has been here before; nil: nothing.
+func (m *memo) recall(name, value string) *noted {
 	if len(name)+len(value) > memoBytes {
-		return "", "", false
+		return nil
 	}
-	h := maphash.String(m.seed, name)*31 ^ maphash.String(m.seed, value) | 1
+	h := maphash.String(m.seed, name)*31 ^ maphash.String(m.seed, value)
+	hash := uint32(h) | 1
 	at := &m.slots[h>>1%memoSlots]
-	if at.hash != h {
-		if other := &m.slots[h>>32%memoSlots]; other.hash == h || at.hash != 0 {
+	if at.hash != hash {
+		if other := &m.slots[h>>32%memoSlots]; other.hash == hash || at.hash != 0 {
 			at = other
 		}
 	}
 	switch {
-	case at.hash != h:
-		*at = noted{hash: h}
-		return "", "", false
-	case at.name == "":
-		at.name, at.value = strings.Clone(name), strings.Clone(value)
-	case at.name != name || at.value != value:
-		return "", "", false
+	case at.hash != hash:
+		*at = noted{hash: hash}
+		return nil
+	case at.text == "":
+		at.text, at.name = name+value, uint16(len(name))
+	case int(at.name) != len(name) || at.text[:at.name] != name || at.text[at.name:] != value:
+		return nil
 	}
-	return at.name, at.value, true
+	return at
 }
+
+// forget frees all places.
+func (m *memo) forget() { clear(m.slots[:]) }

@@ -2,6 +2,7 @@ package h2
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // is, and changes the size of the table meanwhile: what is decoded is what was meant.
 func TestEncoderKeepsNothingOfMessages(t *testing.T) {
 	e, buffer := newEncoder(), make([]byte, 4<<10)
+	e.era = math.MaxUint32 - 5000 // the count of what was indexed starts again meanwhile
 	var got []hpack.HeaderField
 	d := newDecoder(1<<16, func(f hpack.HeaderField) { got = append(got, f) })
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -35,6 +37,11 @@ func TestEncoderKeepsNothingOfMessages(t *testing.T) {
 			name, value := fmt.Sprintf("x-name-%02d", rnd.IntN(30)), fmt.Sprintf("value %06d", rnd.IntN(1<<rnd.IntN(20)))
 			want = append(want, hpack.HeaderField{Name: name, Value: value})
 			e.add(keep(name), keep(value))
+			if i%3 == 0 { // one that repeats while nothing else is indexed
+				want = append(want, hpack.HeaderField{Name: ":status", Value: "200"}, hpack.HeaderField{Name: "te", Value: "trailers"})
+				e.constant(":status", "200")
+				e.constant("te", "trailers")
+			}
 		}
 		if i%100 == 0 {
 			name, value := "x-long", strings.Repeat("v", []int{126, 127, 128, 254, 255, 300, 3000}[rnd.IntN(7)])
@@ -49,6 +56,31 @@ func TestEncoderKeepsNothingOfMessages(t *testing.T) {
 			t.Fatalf("block %d: got %v, want %v", i, got, want)
 		}
 		clear(buffer)
+	}
+}
+
+// TestEncoderForgetsOldIndexes: an index that was found 2^32 changes of the table ago does not hold again.
+func TestEncoderForgetsOldIndexes(t *testing.T) {
+	e := newEncoder()
+	var got []hpack.HeaderField
+	d := newDecoder(1<<16, func(f hpack.HeaderField) { got = append(got, f) })
+	thrice := func(name string) {
+		for range 3 { // the first is not indexed, the second is, the third finds its index
+			e.add(name, "value")
+		}
+	}
+	thrice("x-old")
+	then := e.era
+	e.era = math.MaxUint32
+	for e.era != then {
+		thrice(fmt.Sprintf("x-new-%d", e.era))
+	}
+	e.add("x-old", "value")
+	if err := d.feed(e.buf, true); err != nil {
+		t.Fatal(err)
+	}
+	if last := got[len(got)-1]; last.Name != "x-old" {
+		t.Errorf("x-old was sent as %v", last)
 	}
 }
 
