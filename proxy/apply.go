@@ -44,6 +44,7 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 		p.setLimits(mesh.Config)
 		p.countRules(mesh.Config)
 		p.tellSwitches(prev, next)
+		p.tellEndings(next)
 		p.swapListeners(mesh.Config, fresh)
 		p.watchApps(mesh.Config)
 	}

@@ -65,6 +65,9 @@ type Proxy struct {
 
 	noticeMu sync.Mutex
 	notices  map[*resilience.EndpointHealth]notice // endpoints that said they leave; guarded by noticeMu
+
+	endingsMu sync.Mutex
+	endings   []snapshot.Ending // rules that will act no more; guarded by endingsMu
 }
 
 type sickKey struct {
@@ -93,7 +96,7 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Snapshot() *snapshot.Snapshot { return p.store.Load() }
 
 // Run does what has to be done beside the exchanges until ctx ends: probes of ejected endpoints, the return of those that
-// did not leave after all, asking our own apps, and closing what was idle for too long.
+// did not leave after all, the end of rules that act for a while, asking our own apps, and closing what was idle for too long.
 func (p *Proxy) Run(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -113,7 +116,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		case <-p.wake:
 			probe.Reset(0)
 		case now := <-probe.C:
-			if next := soonest(p.probe(ctx, now, &probes), p.endNotices(now)); !next.IsZero() {
+			if next := soonest(soonest(p.probe(ctx, now, &probes), p.endNotices(now)), p.endRules(now)); !next.IsZero() {
 				probe.Reset(max(time.Millisecond, time.Until(next)))
 			}
 		}

@@ -28,6 +28,7 @@ const (
 	EventApp        = "app"        // our app To "well" or "ill"
 	EventDrain      = "drain"      // To "draining" or "drained"
 	EventReload     = "reload"     // a configuration: To "ok" or "failed"
+	EventRule       = "rule"       // a rule that acts for a while, as a ban does: To "acting", "over" or "withdrawn"
 	EventScript     = "script"     // a script rule: To "failed"
 	EventDiscovery  = "discovery"  // a source: To "failing" or "ok"
 )
