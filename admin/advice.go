@@ -29,20 +29,35 @@ const adviceSamples = 1000
 func advise(dir telemetry.Direction, s *snapshot.Service, q telemetry.Quantiles, inbound time.Duration) []Advice {
 	var list []Advice
 	base := Advice{Service: s.Name, Direction: dir.String()}
-	seen := map[*config.Policy]bool{}
-	for _, r := range append([]*snapshot.Route{s.Rest}, s.Routes...) {
+	seen, late := map[*config.Policy]bool{}, map[*config.Policy]bool{}
+	routes := append([]*snapshot.Route{s.Rest}, s.Routes...)
+	for _, r := range routes {
+		late[r.Policy] = late[r.Policy] || timedOut(r)
+	}
+	for _, r := range routes {
 		if seen[r.Policy] || r.Respond != nil || r.Redirect != nil {
 			continue
 		}
 		seen[r.Policy] = true
 		a := base
 		a.Route = r.Name
-		list = append(list, timeLimits(a, r.Policy, q, inbound)...)
+		list = append(list, timeLimits(a, r.Policy, q, late[r.Policy], inbound)...)
 	}
 	return list
 }
 
-func timeLimits(a Advice, p *config.Policy, q telemetry.Quantiles, inbound time.Duration) []Advice {
+// timedOut reports whether calls of a route ran into its time limit; where nobody counts, it may be. Quantiles are those of the
+// whole service, and a limit that is shorter than those of its neighbours need not cut anything.
+func timedOut(r *snapshot.Route) bool {
+	s, counted := r.Meters.(*telemetry.Series)
+	if !counted {
+		return true
+	}
+	stats := s.Stats()
+	return stats.TimedOut() > 0
+}
+
+func timeLimits(a Advice, p *config.Policy, q telemetry.Quantiles, late bool, inbound time.Duration) []Advice {
 	var list []Advice
 	say := func(field string, configured time.Duration, observed, suggested, format string, args ...any) {
 		a.Field, a.Configured, a.Observed, a.Suggested = field, config.Span(configured), observed, suggested
@@ -55,8 +70,8 @@ func timeLimits(a Advice, p *config.Policy, q telemetry.Quantiles, inbound time.
 	switch {
 	case timeout == 0:
 		say("timeout", 0, "", "", "there is no time limit: a dependency that hangs holds its callers for ever (S-140)")
-	case known && near(q.P999, timeout):
-		say("timeout", timeout, observed, "", "at least one call in a thousand runs into it: it cuts work that would have come to an end, or the service is sick")
+	case late && reached(q, timeout) != "":
+		say("timeout", timeout, observed, "", "at least %s runs into it: it cuts work that would have come to an end, or the service is sick", reached(q, timeout))
 	case known && timeout > 10*q.P9999 && timeout > time.Second:
 		want := roomy(q.P9999)
 		say("timeout", timeout, observed, config.Span(want), "no call takes nearly as long: one that hangs holds its place for %s longer than it need", config.Span(timeout-want))
@@ -70,13 +85,33 @@ func timeLimits(a Advice, p *config.Policy, q telemetry.Quantiles, inbound time.
 		say("per_try_timeout", 0, "", suggested, "an attempt that hangs uses up the whole timeout, and leaves nothing for retry.count %d", retries)
 	case perTry > 0 && timeout > 0 && perTry*time.Duration(retries+1) > timeout && retries > 0:
 		say("per_try_timeout", perTry, "", config.Span(timeout/time.Duration(retries+1)), "%d attempts of it do not fit into timeout %s", retries+1, config.Span(timeout))
-	case perTry > 0 && known && near(q.P999, perTry):
-		say("per_try_timeout", perTry, observed, config.Span(roomy(q.P999)), "at least one call in a thousand takes about as long: set it above P999 (S-141)")
+	case perTry > 0 && reached(q, perTry) != "":
+		say("per_try_timeout", perTry, observed, config.Span(roomy(q.P999)), "at least %s takes about as long: set it above P999 (S-141)", reached(q, perTry))
 	}
 	if inbound > 0 && timeout > inbound {
 		say("timeout", timeout, "", config.Span(inbound), "our own callers wait %s at most (inbound timeout): what takes longer is worked out for nobody (S-241)", config.Span(inbound))
 	}
 	return list
+}
+
+// reached says how many calls stand at a limit at least, as far as enough were seen to tell; "" where it is less than one in a
+// thousand.
+func reached(q telemetry.Quantiles, limit time.Duration) string {
+	for _, c := range []struct {
+		quantile time.Duration
+		samples  uint64
+		share    string
+	}{
+		{q.P50, 20, "every second call"},
+		{q.P90, 100, "one call in ten"},
+		{q.P99, adviceSamples, "one call in a hundred"},
+		{q.P999, adviceSamples, "one call in a thousand"},
+	} {
+		if q.Count >= c.samples && near(c.quantile, limit) {
+			return c.share
+		}
+	}
+	return ""
 }
 
 // near reports whether a quantile stands at a limit: what was cut there counts as having taken as long.

@@ -28,6 +28,9 @@ type SeriesStats struct {
 	Breaker     string // closed, half_open, open; "": never changed
 }
 
+// TimedOut is how many exchanges ran into a time limit.
+func (v *SeriesStats) TimedOut() uint64 { return v.Reasons[resilience.Timeout] }
+
 // Stats returns the counters of all series that were used, ordered by direction, service and route.
 func (r *Recorder) Stats() []SeriesStats {
 	used := r.registry.used()
