@@ -192,6 +192,7 @@ func serviceDocument(s *config.Service) object {
 	put(o, "group", s.Group)
 	put(o, "critical", s.Critical)
 	put(o, "subset", s.Subset)
+	put(o, "preconnect", s.Preconnect)
 	putGRPCWeb(o, &s.GRPCWeb)
 	o["liveness"] = s.Liveness
 	protectionDocument(o, &s.Protection)

@@ -194,12 +194,14 @@ type Service struct {
 	Group     string
 	Critical  bool
 	Subset    int // of its endpoints that this sidecar uses; 0: all
-	GRPCWeb   GRPCWeb
-	Policy    Policy
-	Links     []*Link
-	Inherited *Policy // what the provider publishes, below Policy; nil: nothing
-	Routes    []*Route
-	Rules     *Rules // nil: nothing is said
+	// Preconnect is how many connections are opened to an endpoint when it is found, ahead of calls (S-26).
+	Preconnect int
+	GRPCWeb    GRPCWeb
+	Policy     Policy
+	Links      []*Link
+	Inherited  *Policy // what the provider publishes, below Policy; nil: nothing
+	Routes     []*Route
+	Rules      *Rules // nil: nothing is said
 
 	// Liveness is who decides which of the endpoints listed are alive: "registry" or "consumer" (S-43, S-44).
 	Liveness string

@@ -17,6 +17,7 @@ func serviceValue(policy value[Policy], route value[Route]) value[Service] {
 		in("endpoints", "fixed endpoints", func(s *Service) *[]*Endpoint { return &s.Endpoints }, list(pointer(endpoint))),
 		in("group", "which group of it we call", func(s *Service) *string { return &s.Group }, line()),
 		in("subset", "of its endpoints, that one sidecar uses; 0: all (0)", func(s *Service) *int { return &s.Subset }, number(0, 10*most)),
+		in("preconnect", "connections that are opened to each endpoint when it is found, ahead of calls; not with tcp (0)", func(s *Service) *int { return &s.Preconnect }, number(0, 16)),
 		in("critical", "never switched off automatically; its breaker opens later and tries again sooner", func(s *Service) *bool { return &s.Critical }, boolean()),
 		in("liveness", "who decides which of its endpoints are alive: registry, or consumer: its list counts, its health does not (registry)",
 			func(s *Service) *string { return &s.Liveness }, word("registry", "consumer")),
@@ -59,6 +60,9 @@ func (d *decoder) finishService(n, key *yaml.Node, s *Service) bool {
 	}
 	if s.Protocol == "tcp" && len(s.Routes) > 0 {
 		ok = d.fail(at(n, "routes"), "protocol tcp has no routes: nothing in it can be matched")
+	}
+	if s.Protocol == "tcp" && s.Preconnect > 0 {
+		ok = d.fail(at(n, "preconnect"), "protocol tcp connects with each connection of a caller: nothing can be opened ahead")
 	}
 	if len(s.Endpoints) == 0 && len(s.Registry) == 0 && len(s.Routes) == 0 {
 		d.warn(key, "has neither endpoints nor from: every call will be answered no_endpoints")

@@ -37,9 +37,10 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 			p.o.Log.Warn("configuration", "warning", next.Warnings[i].Error())
 		}
 	}
-	changed := p.bind(prev, next)
+	changed, found := p.bind(prev, next)
 	p.store.Swap(next)
 	p.settle(prev, next, changed)
+	p.connectAhead(found)
 	if prev == nil || prev.Mesh.Config != mesh.Config {
 		p.setLimits(mesh.Config)
 		p.countRules(mesh.Config)
@@ -51,9 +52,9 @@ func (p *Proxy) Apply(mesh *config.Mesh) error {
 	return nil
 }
 
-// bind gives what is new in a snapshot its pools and counters, and returns the services that changed.
-func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
-	var changed []*snapshot.Service
+// bind gives what is new in a snapshot its pools and counters, and returns the services that changed and the endpoints that are
+// to be connected to ahead.
+func (p *Proxy) bind(prev, next *snapshot.Snapshot) (changed []*snapshot.Service, found ahead) {
 	var fresh []*snapshot.Endpoint // of groups that calls are switched to
 	now := time.Now()
 	for _, side := range sides() {
@@ -83,8 +84,11 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 					if joins {
 						e.Meter.Since.Store(now.UnixNano())
 					}
-					if switchedIn(s, was) {
+					switch {
+					case switchedIn(s, was):
 						fresh = append(fresh, e)
+					case s.Config != nil && s.Config.Preconnect > 0:
+						found = append(found, aheadOne{e, s.Config.Preconnect})
 					}
 				}
 				speak(poolOf(e), e.Spec.Labels[spokenLabel])
@@ -97,7 +101,7 @@ func (p *Proxy) bind(prev, next *snapshot.Snapshot) []*snapshot.Service {
 		}
 	}
 	warm(fresh)
-	return changed
+	return changed, found
 }
 
 // side is one of the directories of a snapshot.
