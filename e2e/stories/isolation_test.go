@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -242,7 +243,8 @@ services:
 
 // TestLinksKeepP99: beside calls of 20 MB the P99 of calls of 1 KB stays within 1.3 times of what it is alone, when they have
 // links of their own (S-184). The large ones come over a network of about 20 MB/s, so that connections are shared or not, and not
-// just the processor. Only the long version compares: on a busy machine a P99 says little.
+// just the processor. Both take turns of a second, and the lower quartile of the turns counts, as what other programs do to a P99
+// only adds. Only the long version compares; the benchmark's row links says how much of it is the proxy's.
 func TestLinksKeepP99(t *testing.T) {
 	if !long() {
 		t.Skip("a measurement; SIDECAR_SOAK=1 makes it")
@@ -258,29 +260,28 @@ services:
 		load := sidecartest.Steady(t, sidecartest.Call{
 			Address: p.Outbound, Host: "media", Path: "/small", Method: "POST", Body: strings.Repeat("x", 1024), Callers: 4,
 		})
-		<-time.After(10 * time.Second)
+		<-time.After(time.Second)
 		load.Stop()
 		return load.Quantile(0.99)
 	}
 	small()
-	alone := small()
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = upload(p.Outbound, &zeros{left: 20 << 20, wait: 1500 * time.Microsecond}) // what matters is that others do not notice
-			}
+	const turns = 12
+	var alone, beside []time.Duration
+	for range turns {
+		alone = append(alone, small())
+		body, ended := &zeros{left: 20 << 20, wait: 1500 * time.Microsecond}, make(chan error, 1)
+		go func() { ended <- upload(p.Outbound, body) }()
+		sidecartest.Eventually(t, patience, "the large call is on its way", func() bool { return body.read.Load() > 0 })
+		beside = append(beside, small())
+		if err := <-ended; err != nil {
+			t.Fatal(err)
 		}
-	}()
-	beside := small()
-	close(stop)
-	<-ended
-	t.Logf("P99 of 1 KB: alone %v, beside 20 MB %v", alone, beside)
-	if beside > alone+alone*3/10 {
+	}
+	slices.Sort(alone)
+	slices.Sort(beside)
+	a, b := alone[turns/4], beside[turns/4]
+	t.Logf("P99 of 1 KB: alone %v, beside 20 MB %v", a, b)
+	if b > a+a*3/10 {
 		t.Errorf("P99 of 1 KB: alone %v, beside 20 MB %v", alone, beside)
 	}
 }
