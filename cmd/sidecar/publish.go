@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ publish_policy: none is left out and named; where that leaves none, the command 
 				for _, err := range refusals {
 					fmt.Fprintln(c.ErrOrStderr(), "warning: "+err.Error())
 				}
-				return publishAll(ctx, c.OutOrStdout(), kv, services, methods)
+				return publishAll(ctx, c, kv, services, methods)
 			})
 		},
 	}
@@ -81,11 +80,18 @@ func mayPut(cfg *config.Config, name string) error {
 	return nil
 }
 
-func publishAll(ctx context.Context, out io.Writer, kv *consul.KV, services []*config.Inbound, methods bool) error {
+// largePolicy is the length of a document from which it is told what it costs (S-9, S-11).
+const largePolicy = 64 << 10
+
+func publishAll(ctx context.Context, c *cobra.Command, kv *consul.KV, services []*config.Inbound, methods bool) error {
 	for _, in := range services {
 		routes := methods || in.Register != nil && in.Register.PublishPolicy == config.PublishMethod
 		text, err := admin.Published(in, routes)
 		written := false
+		if len(text) > largePolicy {
+			fmt.Fprintf(c.ErrOrStderr(), "warning: %s%s has %d KiB, which every caller is sent with each change: details of methods are better written where they are called\n",
+				publishedPrefix, in.Service, len(text)>>10)
+		}
 		if err == nil && text != nil {
 			written, err = publish(ctx, kv, in.Service, text)
 		}
@@ -93,7 +99,7 @@ func publishAll(ctx context.Context, out io.Writer, kv *consul.KV, services []*c
 			return fmt.Errorf("%s: %w", in.Service, err)
 		}
 		if written {
-			fmt.Fprintf(out, "%s%s: written\n", publishedPrefix, in.Service)
+			fmt.Fprintf(c.OutOrStdout(), "%s%s: written\n", publishedPrefix, in.Service)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -239,7 +240,10 @@ func TestPublishPolicyNone(t *testing.T) {
 		t.Helper()
 		text := "registries: {main: {consul: {address: " + strconv.Quote(agent.HTTP) + "}}}\nconfig_center: {consul: {registry: main}}\ninbound:\n"
 		for _, in := range inbound {
-			text += "  - {" + in + ", " + routes + "}\n"
+			if !strings.Contains(in, "routes:") {
+				in += ", " + routes
+			}
+			text += "  - {" + in + "}\n"
 		}
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -297,6 +301,16 @@ func TestPublishPolicyNone(t *testing.T) {
 			t.Errorf("%s: %s", service, text)
 		}
 	}
+	// What many methods cost is told.
+	var methods []string
+	for i := range 1500 {
+		methods = append(methods, fmt.Sprintf("{name: method-%d, match: POST /method-%d, policy: {timeout: 1s}}", i, i))
+	}
+	write(`service: large, app: "127.0.0.1:6", routes: [` + strings.Join(methods, ", ") + "]")
+	if out := run(true, "publish", "--methods"); !strings.Contains(out, "warning: published/large has ") || !strings.Contains(out, "published/large: written") {
+		t.Errorf("%s", out)
+	}
+
 	p := sidecartest.Run(t, "node: {id: pod}\nregistries: {main: {consul: {address: %q}}}\nconfig_center: {consul: {registry: main}}\ninbound: [{%s, policy: {timeout: 1s}}]", agent.HTTP, none)
 	sidecartest.Eventually(t, 5*time.Second, "it is registered", func() bool { return len(agent.Instances(t, "web")) == 1 })
 	sidecartest.Never(t, time.Second, "something is published", func() bool { _, found := agent.KV(t, "sidecar/published/web"); return found })
