@@ -56,12 +56,12 @@ func (p *Proxy) endRules(now time.Time) (next time.Time) {
 }
 
 func (p *Proxy) tellEnding(e *snapshot.Ending, to string) {
-	what := "the rule "
+	what := e.Rule + ": until "
 	if e.Forbids {
-		what = "the ban "
+		what = e.Rule + ": refuses callers until "
 	}
 	p.o.Recorder.Events().Add(telemetry.Event{
 		Kind: telemetry.EventRule, Service: e.Service, To: to, By: e.From,
-		Detail: what + e.Rule + " until " + e.Until.UTC().Format(time.RFC3339),
+		Detail: what + e.Until.UTC().Format(time.RFC3339),
 	})
 }

@@ -43,7 +43,7 @@ func TestEndings(t *testing.T) {
 		}
 		minute, hour := at(time.Minute), at(time.Hour)
 		put(rule("short", minute) + ", " + rule("long", hour) + ", " + rule("gone", at(-time.Hour)))
-		tells("acting the ban short until "+minute, "acting the ban long until "+hour)
+		tells("acting short: refuses callers until "+minute, "acting long: refuses callers until "+hour)
 		put("\n    " + rule("short", minute) + ",\n    " + rule("long", hour))
 		tells()
 		if next := p.endRules(time.Now()); !next.Equal(time.Now().Add(time.Minute)) {
@@ -53,12 +53,12 @@ func TestEndings(t *testing.T) {
 		if next := p.endRules(time.Now()); !next.Equal(time.Now().Add(59 * time.Minute)) {
 			t.Errorf("then at %v", next)
 		}
-		tells("over the ban short until " + minute)
+		tells("over short: refuses callers until " + minute)
 		put(rule("other", hour))
-		tells("acting the ban other until "+hour, "withdrawn the ban long until "+hour)
+		tells("acting other: refuses callers until "+hour, "withdrawn long: refuses callers until "+hour)
 		time.Sleep(time.Hour)
 		put("")
-		tells("over the ban other until " + hour)
+		tells("over other: refuses callers until " + hour)
 		if err := rec.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}

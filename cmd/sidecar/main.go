@@ -57,7 +57,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(usageOf)
 	root.AddCommand(
 		runCommand(), validateCommand(), explainCommand(), statusCommand(), eventsCommand(), simulateCommand(), drainCommand(), quitCommand(),
-		versionCommand(), schemaCommand(), demoCommand(), switchCommand(), adviseCommand(), importCommand(), configCommand(),
+		versionCommand(), schemaCommand(), demoCommand(), switchCommand(), adviseCommand(), importCommand(), configCommand(), banCommand(),
 	)
 	return root
 }

@@ -318,3 +318,49 @@ func TestPublishPolicyNone(t *testing.T) {
 		t.Errorf("it tried %v times", n)
 	}
 }
+
+// One command bans a caller for a while, and one ends that; what other rules there are stays (S-120).
+func TestBan(t *testing.T) {
+	agent := consultest.Dev(t)
+	app := who(t, "app")
+	put(t, agent, "rules/web", "[{name: other, when: {host: 10.9.9.9}, forbid: true}]")
+	p := sidecartest.Run(t, `
+node: {service: shop, address: 10.1.1.1}
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {web: {endpoints: [%q]}}`, agent.HTTP, app.Address)
+	ban := func(args ...string) (string, bool) {
+		t.Helper()
+		out, err := exec.Command(sidecartest.Build(t), append([]string{"ban", "web", "10.1.1.1", "--consul", agent.HTTP}, args...)...).CombinedOutput()
+		return string(out), err == nil
+	}
+	becomes := func(want int) {
+		t.Helper()
+		sidecartest.Eventually(t, 5*time.Second, "the status is "+strconv.Itoa(want), func() bool {
+			return sidecartest.Dial(t, p.Outbound).Ask(t, "GET / HTTP/1.1\r\nHost: web\r\n\r\n").Status() == want
+		})
+	}
+	becomes(200)
+	if out, ok := ban("--for", "1h"); !ok || !strings.HasPrefix(out, "rules/web: written, revision ") {
+		t.Fatalf("%s", out)
+	}
+	becomes(403)
+	if out, ok := ban("--lift"); !ok {
+		t.Fatalf("%s", out)
+	}
+	becomes(200)
+	if out, ok := ban("--lift"); ok || !strings.Contains(out, "10.1.1.1 is not banned from web") {
+		t.Errorf("%s", out)
+	}
+	if out, ok := ban("--for", "2s"); !ok {
+		t.Fatalf("%s", out)
+	}
+	becomes(403)
+	becomes(200) // by itself
+	if out, _ := config(t, agent, "", "get", "rules/web"); !strings.Contains(out, "name: other") {
+		t.Errorf("%s", out)
+	}
+	sidecartest.Eventually(t, 5*time.Second, "the end is told", func() bool {
+		return strings.Contains(p.Said(), "ban 10.1.1.1: refuses callers until")
+	})
+}
