@@ -172,7 +172,7 @@ func TestConfigCommands(t *testing.T) {
 }
 
 // A provider publishes how it is to be called; a caller whose configuration is silent does so, and says where it has it
-// from (S-8).
+// from (S-8), and counts what it has from there, so that the last who goes by it can be found (S-12).
 func TestPublishedPolicy(t *testing.T) {
 	agent := consultest.Dev(t)
 	a := who(t, "a")
