@@ -68,12 +68,15 @@ func (p *Pool) SetLimits(l Limits) {
 
 // Open implements pipeline.Pool. fresh is satisfied by any session that still takes streams: one that died is not kept.
 func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until time.Time) (pipeline.Upstream, error) {
-	start := time.Now()
+	var start time.Time // zero until it has to wait
 	for {
 		p.mu.Lock()
 		if c := p.pickLocked(); c != nil {
 			a := attempts.Get().(*attempt)
-			a.c, a.reused, a.queued = c, c.served > 0, time.Since(start)
+			a.c, a.reused = c, c.served > 0
+			if !start.IsZero() {
+				a.queued = time.Since(start)
+			}
 			if !a.reused {
 				a.connecting, a.queued = a.queued, 0
 			}
@@ -84,6 +87,9 @@ func (p *Pool) Open(_ pipeline.Version, _ bool, connect time.Duration, until tim
 			}
 			p.mu.Unlock()
 			return a, nil
+		}
+		if start.IsZero() {
+			start = time.Now()
 		}
 		if !p.dialing && p.mayDialLocked() {
 			wait := p.calm.left(time.Now())

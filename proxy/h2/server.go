@@ -157,7 +157,7 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 		return &streamError{id, refusedStream, "too many streams"}
 	}
 	x := pipeline.Begin(c.peer)
-	x.Start = time.Now()
+	x.Start = s.in.when()
 	st := getStreamLocked(s, id)
 	st.rxEnd, st.left, st.began = h.end, h.length, x.Start
 	problem := h.bad
