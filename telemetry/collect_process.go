@@ -33,6 +33,9 @@ func (s *scrape) process(r *Recorder, now time.Time) {
 	for i, side := range []string{"downstream", "upstream"} {
 		p.retired[i].each(func(why string, n uint64) { s.count(d.retired, n, pair("side", side), pair("why", why)) })
 	}
+	p.abuse.each(func(dir Direction, what string, n uint64) {
+		s.count(d.abuse, n, pair("direction", dir.String()), pair("what", what))
+	})
 	if turns := p.moderated.Load(); turns != nil {
 		s.gauge(d.moderated, float64((*turns)()))
 	}

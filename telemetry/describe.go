@@ -21,7 +21,7 @@ type descriptions struct {
 	spared, panics, away, notices, returns          *prometheus.Desc
 	downOpen, downTotal, downRefused                *prometheus.Desc
 	reloads, reloadTime, reloadSeconds, revision    *prometheus.Desc
-	windows, retired, moderated                     *prometheus.Desc
+	windows, retired, moderated, abuse              *prometheus.Desc
 	updates, updateFailures, age, failing           *prometheus.Desc
 	protected, doubted, keptFailures, gate          *prometheus.Desc
 	logLines, logDropped, logErrors, events, evLost *prometheus.Desc
@@ -116,6 +116,7 @@ func (d *descriptions) process() {
 	d.documents = d.add("config_documents", "Documents of the config centre: in force, an earlier version kept, refused, or restored from the disk.", "state")
 	d.rules = d.add("rules", "Rules between callers and endpoints, by the rank of their source.", "rank", "service")
 	d.scripts = d.add("script_failures_total", "Runs of script rules that failed.")
+	d.abuse = d.add("downstream_abuse_total", "What was done about clients that abuse HTTP/2.", "direction", "what")
 	d.retired = d.add("connections_retired_total", "HTTP/2 connections that were left for new ones, by the bound that they reached.", "side", "why")
 	d.moderated = d.add("moderated_connections", "HTTP/2 connections that are read at a steady pace at the moment.")
 	d.windows = d.add("window_memory_bytes", "Octets that HTTP/2 peers were promised beyond their first windows.")

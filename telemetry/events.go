@@ -30,6 +30,7 @@ const (
 	EventReload     = "reload"     // a configuration: To "ok" or "failed"
 	EventRule       = "rule"       // a rule that acts for a while, as a ban does: To "acting", "over" or "withdrawn"
 	EventScript     = "script"     // a script rule: To "failed"
+	EventAbuse      = "abuse"      // clients abuse HTTP/2 and are "slowed" or "held"; By is their address
 	EventDiscovery  = "discovery"  // a source: To "failing" or "ok"
 )
 

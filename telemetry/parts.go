@@ -223,6 +223,7 @@ type parts struct {
 	inherited  atomic.Pointer[[]InheritedCount]
 	rules      atomic.Pointer[[]RuleCount]
 	limits     counts
+	abuse      abuse
 	switches   states
 }
 

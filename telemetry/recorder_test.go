@@ -103,6 +103,7 @@ func everything(r *Recorder) {
 	r.Revision(0xffff_0000_0000_beef)
 	r.Retired("downstream", "age")
 	r.Retired("upstream", "requests")
+	r.Abuse(Inbound, AbuseEnded, "10.0.0.3")
 	r.Moderated(func() int { return 2 })
 	r.WindowMemory(func() int64 { return 65536 })
 	r.Documents(Documents{InForce: 3, Kept: 1})

@@ -175,3 +175,24 @@ func (p *Process) Reload(t testing.TB, document string, args ...any) {
 		return p.Metric(t, "sidecar_reloads_total", `result="ok"`) > before
 	})
 }
+
+// CPU returns how much processor time the process has used.
+func (p *Process) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // behind the name
+	f := strings.Fields(rest)
+	const user, system, tick = 11, 12, 10 * time.Millisecond // proc_pid_stat(5), counted from 0 behind the name
+	var sum int
+	for _, i := range []int{user, system} {
+		n, err := strconv.Atoi(f[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return time.Duration(sum) * tick
+}

@@ -14,10 +14,12 @@ const (
 	costEmpty    = 100 // a DATA frame with nothing in it
 	costHead     = 50  // a head above the limits, and 1 for each headOctets that it decodes to beyond them
 	costWindow   = 20  // a needless WINDOW_UPDATE
+	costShut     = 20  // a request whose answer has no room to come back
 	costOther    = 1   // PRIORITY, unknown frames
 
 	tiredAfter  = time.Second // after which a client that gives a request up is not rapid, but tired of waiting
 	headOctets  = 128
+	shutWindow  = 512       // of a stream, below which an answer has no room
 	worthAnswer = costReset // a request that was answered to its end, given back
 	freeWindows = 100       // WINDOW_UPDATE frames that are nobody's business
 	windowsData = 20        // more for each DATA frame that was sent
@@ -32,10 +34,14 @@ type bucket struct {
 
 // take takes cost out of the bucket, or reports that there is not enough.
 func (b *bucket) take(now time.Time, cost int) bool {
+	b.add(now, float64(cost))
+	return b.used <= bucketSize
+}
+
+func (b *bucket) add(now time.Time, cost float64) {
 	if !b.last.IsZero() {
 		b.used = max(0, b.used-now.Sub(b.last).Seconds()*bucketRate)
 	}
 	b.last = now
-	b.used = max(0, b.used+float64(cost))
-	return b.used <= bucketSize
+	b.used = max(0, b.used+cost)
 }

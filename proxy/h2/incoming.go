@@ -3,6 +3,8 @@ package h2
 import (
 	"errors"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // read handles one frame after the other.
@@ -12,17 +14,36 @@ func (s *session) read() error {
 		if err == nil {
 			err = s.handle(f)
 		}
-		if err == nil {
-			continue
-		}
 		var se *streamError
-		if !errors.As(err, &se) {
+		if err != nil && errors.As(err, &se) {
+			err = s.resetFor(se)
+		}
+		if err != nil {
 			return err
 		}
-		if err = s.resetFor(se); err != nil {
-			return err
+		if s.penance > 0 {
+			if err := s.repent(); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// repent keeps a client waiting whose address makes too much trouble, and throws it out when that does not help. What it sent
+// is not read meanwhile, its end neither: so that cannot go on for long.
+func (s *session) repent() error {
+	pause := min(s.penance, mostPause)
+	s.penance = 0
+	if s.repented += pause; s.repented > mostPenance {
+		return &connError{enhanceYourCalm, "too many oddities on too many connections"}
+	}
+	s.owner.abused(telemetry.AbuseSlowed)
+	s.in.pace.leave() // both set the low water of the socket
+	s.nc.Doze(spread(pause))
+	s.in.at = time.Time{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 // resetFor ends a stream that the peer has broken. Enough of them end the connection.
@@ -53,10 +74,15 @@ func (s *session) charge(cost int) error { return s.chargeFor(cost, "too many od
 
 func (s *session) chargeFor(cost int, why string) error {
 	now := time.Now()
-	if n := s.answered.Swap(0); n > 0 {
-		s.glitch.take(now, -worthAnswer*int(n))
+	given := worthAnswer * int(s.answered.Swap(0))
+	if given > 0 {
+		s.glitch.take(now, -given)
 	}
-	if !s.glitch.take(now, cost) {
+	within := s.glitch.take(now, cost)
+	if s.debt != nil && s.debt.charge(now, cost-given) && s.glitch.used > ownTrouble {
+		s.penance += time.Duration(cost) * pauseEach
+	}
+	if !within {
 		return &connError{enhanceYourCalm, why}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // Server serves downstream connections of one listener. It ends with Drain or Abort.
@@ -20,7 +21,10 @@ type Server struct {
 	limits   atomic.Pointer[Limits]
 	draining atomic.Bool
 	offline  atomic.Int64 // Unix nanoseconds of our end, which answers tell; 0: they do not
+	aborted  atomic.Bool
+	held     atomic.Int64 // connections that wait until they are served
 	workers  workers
+	debts    debts
 
 	mu    sync.Mutex
 	conns map[*serverConn]struct{} // guarded by mu
@@ -31,9 +35,17 @@ func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
 
 // Serve serves one connection until it ends, and closes it. first is what was read from it already, the preface included.
 func (s *Server) Serve(nc *netio.Conn, first []byte) {
+	peer := pipeline.PeerOf(nc.RemoteAddr())
+	owed := s.debts.join(peer.Addr, time.Now())
+	defer s.debts.leave(owed)
+	if !s.admit(nc, owed, peer.Text) {
+		_ = nc.Close()
+		return
+	}
 	lim := s.limits.Load()
-	c := &serverConn{srv: s, peer: pipeline.PeerOf(nc.RemoteAddr()), leaves: lim.leavesAt(time.Now())}
+	c := &serverConn{srv: s, peer: peer, leaves: lim.leavesAt(time.Now())}
 	c.session = newSession(nc, false, lim, c, first)
+	c.session.debt = owed
 	c.session.greet() // before anybody else can send something
 	s.mu.Lock()
 	if s.conns == nil {
@@ -50,6 +62,24 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+}
+
+// admit has a new connection of an address that made too much trouble wait for a moment: else whoever is thrown out would be
+// back at once. It reports whether the connection is still wanted.
+func (s *Server) admit(nc *netio.Conn, owed *debt, address string) bool {
+	d := owed.hold(time.Now())
+	if d == 0 {
+		return true
+	}
+	s.held.Add(1)
+	defer s.held.Add(-1)
+	s.abuse(telemetry.AbuseHeld, address)
+	nc.Doze(spread(d))
+	return !s.aborted.Load()
+}
+
+func (s *Server) abuse(what, address string) {
+	s.Pipeline.Recorder.Abuse(s.Pipeline.Direction, what, address)
 }
 
 // Drain asks every client to leave; their streams finish. No goroutine waits for streams any more.
@@ -79,6 +109,7 @@ func (s *Server) CloseIdle(now time.Time, d time.Duration) int {
 
 // Abort ends all connections at once, and the goroutines that wait for streams.
 func (s *Server) Abort() {
+	s.aborted.Store(true)
 	s.workers.close()
 	s.each(func(c *serverConn) {
 		c.session.failLocked(net.ErrClosed)
@@ -93,7 +124,7 @@ func (s *Server) Counts() (open, idle int) {
 			idle++
 		}
 	})
-	return open, idle
+	return open + int(s.held.Load()), idle
 }
 
 func (s *Server) each(f func(*serverConn)) int {
@@ -156,6 +187,12 @@ func (c *serverConn) headers(s *session, id uint32, h *head) error {
 		h.release()
 		return &streamError{id, refusedStream, "too many streams"}
 	}
+	if s.peer.window < shutWindow {
+		if err := s.charge(costShut); err != nil {
+			h.release()
+			return err
+		}
+	}
 	x := pipeline.Begin(c.peer)
 	x.Start = s.in.when()
 	st := getStreamLocked(s, id)
@@ -212,6 +249,9 @@ func (c *serverConn) retireLocked(now time.Time, why string) {
 
 // settled implements owner.
 func (c *serverConn) settled(*session) {}
+
+// abused implements owner.
+func (c *serverConn) abused(what string) { c.srv.abuse(what, c.peer.Text) }
 
 // ended implements owner.
 func (c *serverConn) ended(*session) {}

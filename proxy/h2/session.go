@@ -17,6 +17,7 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // Limits bounds connections and what they carry. Those from MaxAge on may be left out.
@@ -64,6 +65,9 @@ type session struct {
 	raw      int    // encoded bytes of it
 	spill    int    // decoded bytes beyond the limits
 	glitch   bucket
+	debt     *debt             // of the peer's address; nil: it is not counted
+	penance  time.Duration     // to be kept before the next frame is read
+	repented time.Duration     // so far
 	windowed int               // WINDOW_UPDATE frames
 	quiet    int               // ticks since the last frame
 	later    []pipeline.Sender // what was passed on since the last read has to be sent by them
@@ -191,6 +195,8 @@ type owner interface {
 	tick(s *session, now time.Time) error
 	// settled is called when settings of the peer came, changed when streams ended or a limit changed: without the lock.
 	settled(s *session)
+	// abused is told what was done about a peer that makes too much trouble.
+	abused(what string)
 	// ended is called once when the session is over.
 	ended(s *session)
 }
@@ -257,6 +263,10 @@ func (s *session) run() {
 	}
 	var ce *connError
 	s.mu.Lock()
+	if errors.As(err, &ce) && s.debt != nil && ce.code != settingsTimeout {
+		s.debt.charge(time.Now(), costEnded)
+		s.owner.abused(telemetry.AbuseEnded)
+	}
 	if errors.As(err, &ce) && s.err == nil {
 		last := s.highest
 		if s.away == leaving {

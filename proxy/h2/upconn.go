@@ -115,6 +115,9 @@ func (c *clientConn) slow(now time.Time) {
 	}
 }
 
+// abused implements owner: endpoints are not slowed down.
+func (c *clientConn) abused(string) {}
+
 // ended implements owner.
 func (c *clientConn) ended(*session) {
 	p := c.pool

@@ -1,0 +1,112 @@
+package h2
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A client that is thrown out can come again at once, with a budget like new, and many can come together. So what connections
+// spend is counted for their address as well: as much as two connections may. Beyond that, oddities are not refused but slowed
+// down, which costs nobody anything but who makes them: many callers may share an address. What an address may owe is bounded,
+// so that it is as before 15 s after the last oddity.
+const (
+	addressShare = 2 // connections' budgets that an address has
+	mostDebt     = 1.5 * bucketSize
+	costEnded    = 100 // a connection that ends in an error of its client's
+
+	ownTrouble  = 500                    // points that a connection must have spent itself to be slowed down
+	pauseEach   = 4 * time.Millisecond   // of its reader, for each point
+	mostPause   = 500 * time.Millisecond // of its reader; and of a new connection
+	mostPenance = 5 * time.Second        // of its reader, all together, before it is thrown out
+
+	manyDebts   = 1024 // addresses from which on those that owe nothing are forgotten
+	prefixBits6 = 64   // of an IPv6 address: one host has them all
+)
+
+// debts is what addresses have spent.
+type debts struct {
+	mu sync.Mutex
+	of map[netip.Prefix]*debt // guarded by mu
+}
+
+// debt is what the connections of one address have spent together.
+type debt struct {
+	conns int // guarded by the mu of debts
+
+	mu     sync.Mutex
+	bucket bucket // guarded by mu; each of its points stands for addressShare
+}
+
+// join returns the debt of an address for one more connection, until it leaves.
+func (d *debts) join(a netip.Addr, now time.Time) *debt {
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = prefixBits6
+	}
+	p, _ := a.Prefix(bits) // of what has no address, like a unix socket: the zero one
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of == nil {
+		d.of = make(map[netip.Prefix]*debt)
+	}
+	b := d.of[p]
+	if b == nil {
+		if len(d.of) >= manyDebts {
+			d.forgetLocked(now)
+		}
+		b = new(debt)
+		d.of[p] = b
+	}
+	b.conns++
+	return b
+}
+
+// leave ends what join began.
+func (d *debts) leave(b *debt) {
+	d.mu.Lock()
+	b.conns--
+	d.mu.Unlock()
+}
+
+// forgetLocked forgets addresses without connections: those that owe nothing, or all where that is not enough.
+func (d *debts) forgetLocked(now time.Time) {
+	for _, all := range []bool{false, true} {
+		for p, b := range d.of {
+			if b.conns == 0 && (all || b.owes(now) == 0) {
+				delete(d.of, p)
+			}
+		}
+		if len(d.of) < manyDebts {
+			return
+		}
+	}
+}
+
+// charge adds a cost, or what is given back, and reports whether the address has spent more than it may.
+func (b *debt) charge(now time.Time, cost int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bucket.add(now, float64(cost)/addressShare)
+	b.bucket.used = min(b.bucket.used, mostDebt)
+	return b.bucket.used > bucketSize
+}
+
+// owes returns how much of its budget an address has spent.
+func (b *debt) owes(now time.Time) float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bucket.add(now, 0)
+	return b.bucket.used
+}
+
+// spread varies a pause, on average the same: what comes together does not go on together.
+func spread(d time.Duration) time.Duration { return time.Duration(float64(d) * (0.5 + jitter())) }
+
+// hold returns how long a new connection of the address waits until it is served.
+func (b *debt) hold(now time.Time) time.Duration {
+	if b.owes(now) <= bucketSize {
+		return 0
+	}
+	return mostPause
+}
