@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // A client that is thrown out can come again at once, with a budget like new, and many can come together. So what connections
@@ -109,4 +112,22 @@ func (b *debt) hold(now time.Time) time.Duration {
 		return 0
 	}
 	return mostPause
+}
+
+// admit has a new connection of an address that made too much trouble wait for a moment: else whoever is thrown out would be
+// back at once. It reports whether the connection is still wanted.
+func (s *Server) admit(nc *netio.Conn, owed *debt, address string) bool {
+	d := owed.hold(time.Now())
+	if d == 0 {
+		return true
+	}
+	s.held.Add(1)
+	defer s.held.Add(-1)
+	s.abuse(telemetry.AbuseHeld, address)
+	nc.Doze(spread(d))
+	return !s.aborted.Load()
+}
+
+func (s *Server) abuse(what, address string) {
+	s.Pipeline.Recorder.Abuse(s.Pipeline.Direction, what, address)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
-	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // Server serves downstream connections of one listener. It ends with Drain or Abort.
@@ -62,24 +61,6 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-}
-
-// admit has a new connection of an address that made too much trouble wait for a moment: else whoever is thrown out would be
-// back at once. It reports whether the connection is still wanted.
-func (s *Server) admit(nc *netio.Conn, owed *debt, address string) bool {
-	d := owed.hold(time.Now())
-	if d == 0 {
-		return true
-	}
-	s.held.Add(1)
-	defer s.held.Add(-1)
-	s.abuse(telemetry.AbuseHeld, address)
-	nc.Doze(spread(d))
-	return !s.aborted.Load()
-}
-
-func (s *Server) abuse(what, address string) {
-	s.Pipeline.Recorder.Abuse(s.Pipeline.Direction, what, address)
 }
 
 // Drain asks every client to leave; their streams finish. No goroutine waits for streams any more.
