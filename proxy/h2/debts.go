@@ -18,10 +18,10 @@ const (
 	mostDebt     = 1.5 * bucketSize
 	costEnded    = 100 // a connection that ends in an error of its client's
 
-	ownTrouble  = 500                    // points that a connection must have spent itself to be slowed down
+	ownTrouble  = 250                    // points that a connection must have spent itself to be slowed down
 	pauseEach   = 4 * time.Millisecond   // of its reader, for each point
 	mostPause   = 500 * time.Millisecond // of its reader; and of a new connection
-	mostPenance = 5 * time.Second        // of its reader, all together, before it is thrown out
+	mostPenance = 800 * time.Millisecond // of its reader, all together, before it is thrown out
 
 	manyDebts   = 1024 // addresses from which on those that owe nothing are forgotten
 	prefixBits6 = 64   // of an IPv6 address: one host has them all
