@@ -38,6 +38,7 @@ func (s *session) repent() error {
 		return &connError{enhanceYourCalm, "too many oddities on too many connections"}
 	}
 	s.owner.abused(telemetry.AbuseSlowed)
+	s.sendLater()
 	s.in.pace.leave() // both set the low water of the socket
 	s.nc.Doze(spread(pause))
 	s.in.at = time.Time{}
