@@ -14,19 +14,25 @@ func (s *session) read() error {
 		if err == nil {
 			err = s.handle(f)
 		}
-		var se *streamError
-		if err != nil && errors.As(err, &se) {
-			err = s.resetFor(se)
+		if err != nil {
+			err = s.forgive(err)
+		}
+		if err == nil && s.penance > 0 {
+			err = s.repent()
 		}
 		if err != nil {
 			return err
 		}
-		if s.penance > 0 {
-			if err := s.repent(); err != nil {
-				return err
-			}
-		}
 	}
+}
+
+// forgive lets a connection go on whose peer has broken but a stream.
+func (s *session) forgive(err error) error {
+	var se *streamError
+	if errors.As(err, &se) {
+		return s.resetFor(se)
+	}
+	return err
 }
 
 // repent keeps a client waiting whose address makes too much trouble, and throws it out when that does not help. What it sent
