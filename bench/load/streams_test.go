@@ -53,7 +53,7 @@ func TestBeside(t *testing.T) {
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	for _, bulk := range []string{"", "/bulk"} {
-		if l, err := Beside(address, "bench", "/small", bulk, 100*time.Millisecond); err != nil || l.Count < 3 || l.P99 == 0 {
+		if l, err := Beside(address, "bench", "/small", bulk, 100*time.Millisecond); err != nil || l.Count == 0 || l.P99 == 0 {
 			t.Errorf("%+v %v", l, err)
 		}
 	}
