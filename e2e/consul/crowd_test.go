@@ -335,9 +335,16 @@ func TestClosedGateCutsBytes(t *testing.T) {
 	flapping(2*time.Second, nil) // the query that each has under way still answers
 	known := port
 	closed := flapping(10*epoch+time.Second, nil)
-	t.Logf("%d watchers: %.0f bytes a flap with the gate open, %.0f closed: %.3f; %d failures", watchers, open, closed, closed/open, failures(all))
-	if ratio := closed / open; ratio < 0.08 || ratio > 0.13 {
+	answers, bytes := m.endpoints.read()
+	one := float64(watchers) * float64(bytes) / float64(answers) // what it costs to answer each of them once
+	t.Logf("%d watchers: %.0f bytes a flap with the gate open, %.0f closed: %.3f, and %.3f of one answer to each; %d failures",
+		watchers, open, closed, closed/open, closed/one, failures(all))
+	if ratio := closed / open; ratio > 0.13 {
 		t.Errorf("%.3f of the bytes", ratio)
+	}
+	// On a busy machine a flap is told in two answers, so that the share of what was sent with the gate open is smaller.
+	if share := closed / one; share < 0.08 || share > 0.13 {
+		t.Errorf("%.3f of one answer to each", share)
 	}
 	if n := behind(all, known); n > 0 {
 		t.Errorf("%d of %d do not know after ten epochs", n, watchers)
