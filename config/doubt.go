@@ -32,11 +32,37 @@ func (c *Config) routeDoubts(path string, s *Service, r *Route, base *Policy) Er
 	if p.Retry.When.From != base.Retry.When.From || p.Retry.Count.From != base.Retry.Count.From || p.Idempotent.From != base.Idempotent.From {
 		all = append(all, neverRetried(path+".policy", &p)...)
 	}
+	all = append(all, forNobody(path+".policy", &p, base)...)
 	unsafe := slices.ContainsFunc(r.Match.Methods, func(m string) bool { return m == "POST" || m == "PATCH" || m == "CONNECT" })
 	if unsafe && p.Retry.Count.Value > 0 && p.Retry.Count.From != base.Retry.Count.From && !p.Idempotent.Or(false) {
 		all = append(all, p.Retry.Count.From.errorAt(path+".policy.retry", "a retry may do twice what the route's method does once; only calls that were not sent are tried again unless idempotent: true says that it is safe"))
 	}
 	return all
+}
+
+// forNobody tells of parts of a route's policy that only that of its service can have: the endpoints, and the connections to
+// them, are those of all routes.
+func forNobody(path string, p, base *Policy) Errors {
+	var all Errors
+	was := base.Outlier.origins()
+	for i, from := range p.Outlier.origins() {
+		if from != was[i] {
+			all = append(all, from.errorAt(path+".outlier", "has no effect in a route: an endpoint is left out for all routes of its service, as the policy of the service says"))
+			break
+		}
+	}
+	if c := p.Limit.Connections; c.From != base.Limit.Connections.From {
+		all = append(all, c.From.errorAt(path+".limit.connections", "has no effect in a route: all routes of a service share the connections to its endpoints"))
+	}
+	return all
+}
+
+// origins lists where each field comes from.
+func (o *Outlier) origins() []Origin {
+	return []Origin{
+		o.Off.From, o.ConsecutiveFailures.From, o.ErrorRatio.From, o.TimeoutRatio.From, o.RequestVolume.From, o.Window.From,
+		o.EjectFor.From, o.EjectMax.From, o.MaxEjected.From, o.Probe.From, o.SlowNode.From,
+	}
 }
 
 // tooLong tells that an attempt may last longer than the call.

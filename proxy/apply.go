@@ -137,8 +137,9 @@ func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Servic
 			e.Shut(now)
 		}
 		p.resize(now, s)
-		for w := s.Rest.Limiter.Grant(now); w != nil; w = s.Rest.Limiter.Grant(now) {
-			w.Wake()
+		grant(now, s.Rest.Limiter)
+		for _, r := range s.Routes {
+			grant(now, r.Limiter)
 		}
 	}
 	p.settleSwitches(prev, next)
@@ -148,6 +149,13 @@ func (p *Proxy) settle(prev, next *snapshot.Snapshot, changed []*snapshot.Servic
 	p.letGo(now, prev, next, changed)
 	if prev.Mesh.Config != next.Mesh.Config {
 		p.o.Recorder.Retain(func(service, route string) bool { return lives(next, service, route) })
+	}
+}
+
+// grant lets those go on that a limiter has room for.
+func grant(now time.Time, l *resilience.Limiter) {
+	for w := l.Grant(now); w != nil; w = l.Grant(now) {
+		w.Wake()
 	}
 }
 
