@@ -14,7 +14,7 @@ const (
 	costEmpty    = 100 // a DATA frame with nothing in it
 	costHead     = 50  // a head above the limits, and 1 for each headOctets that it decodes to beyond them
 	costWindow   = 20  // a needless WINDOW_UPDATE
-	costShut     = 20  // a request whose answer has no room to come back
+	costShut     = 50  // a request whose answer has no room to come back
 	costOther    = 1   // PRIORITY, unknown frames
 
 	tiredAfter  = time.Second // after which a client that gives a request up is not rapid, but tired of waiting
