@@ -61,14 +61,14 @@ type Facts struct {
 // The kinds of Outcome.
 const (
 	Forwarded = "forwarded"
-	Answered  = "answered" // by a respond or redirect route
+	Answered  = "answered" // by a respond or redirect route, or a switch that is on
 	Refused   = "refused"
 )
 
 // Outcome is what happens to the request.
 type Outcome struct {
 	Kind     string     `json:"kind"`
-	Status   int        `json:"status,omitempty"` // of a local answer
+	Status   int        `json:"status,omitempty"` // of a local answer; 0: none, or that of the app at Location
 	Reason   string     `json:"reason,omitempty"` // as in x-sidecar-reason
 	Detail   string     `json:"detail,omitempty"`
 	Until    *time.Time `json:"until,omitempty"`

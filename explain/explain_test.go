@@ -89,6 +89,12 @@ var questions = []struct {
 		svc.Endpoints[2].Meter.Active.Add(3)
 		svc.Endpoints[2].Meter.Observe(now, 1500*time.Microsecond)
 	}},
+	{"a switch that is on", Request{URL: "http://carts/"}, func(s *snapshot.Snapshot) { s.Switch("no-carts").State.Set(true) }},
+	{"a switch that is on, a call of gRPC", Request{Method: "POST", URL: "http://carts/a.Cart/Get", Header: []Header{{"content-type", "application/grpc"}}}, func(s *snapshot.Snapshot) {
+		s.Switch("no-carts").State.Set(true)
+	}},
+	{"a switch that asks our app", Request{URL: "http://reviews/"}, func(s *snapshot.Snapshot) { s.Switch("own-reviews").State.Set(true) }},
+	{"a switch that stands in for failures alone", Request{URL: "http://reviews/"}, func(s *snapshot.Snapshot) { s.Switch("some-reviews").State.Set(true) }},
 	{"breaker open", Request{URL: "http://carts/"}, func(s *snapshot.Snapshot) {
 		svc, _ := s.Outbound.Get("carts")
 		for range 20 {

@@ -30,6 +30,12 @@ type Grey struct {
 	From string `json:"from"`
 }
 
+// Kept says how many endpoints a grey release keeps for its own requests.
+type Kept struct {
+	Grey      string `json:"grey"`
+	Endpoints int    `json:"endpoints"`
+}
+
 // Switch is a group switch that holds for a service.
 type Switch struct {
 	Group string   `json:"from_group"`
@@ -95,7 +101,13 @@ func (q *question) grey() *snapshot.Grey {
 // ruled applies grey release and rules to a target, and notes what they did.
 func (q *question) ruled(t *snapshot.Target, g *snapshot.Grey, v *Target) *snapshot.Target {
 	v.Switches = groupSwitches(q.snap, t.Service)
+	parts := t.Parts()
 	t = t.For(g)
+	for _, p := range parts {
+		if p.Grey != t.Grey && len(p.Endpoints) > 0 {
+			v.Kept = append(v.Kept, Kept{Grey: p.Grey.Config.Name, Endpoints: len(p.Endpoints)})
+		}
+	}
 	if t.Grey != nil {
 		v.GreyOnly = t.Grey.Config.Name
 	}

@@ -25,6 +25,7 @@ type Target struct {
 	Chosen   bool              `json:"chosen"`             // the request may go here
 	Switches []Switch          `json:"group_switches,omitempty"`
 	GreyOnly string            `json:"grey,omitempty"` // these are the endpoints of that grey release
+	Kept     []Kept            `json:"kept,omitempty"` // endpoints that are for grey releases which the request is not of
 	Rules    []Rule            `json:"rules,omitempty"`
 	// Endpoints and Next are there for targets that the request may go to.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
@@ -150,8 +151,11 @@ func (q *question) forward() {
 	q.verdict()
 }
 
-// verdict says whether the request would be refused at this moment.
+// verdict says whether the request would be answered here or refused at this moment.
 func (q *question) verdict() {
+	if q.shielded() {
+		return
+	}
 	r := q.rt
 	runs, waits := r.Limiter.InUse()
 	limit, waiting := Limits(r)

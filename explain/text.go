@@ -194,6 +194,9 @@ func (p *page) target(e *Explanation, i int) {
 	for _, w := range t.Degraded {
 		p.line("", "%s", w)
 	}
+	for _, k := range t.Kept {
+		p.line("", "kept for the grey release %s: %s", k.Grey, plural(k.Endpoints, "endpoint"))
+	}
 	for _, s := range t.Switches {
 		p.line("", "%s  (%s)", s.text(), s.From)
 	}
@@ -224,6 +227,13 @@ func (p *page) target(e *Explanation, i int) {
 	if t.Next != nil {
 		p.line("next", "%s: %s", t.Next.Rule, t.Next.Text)
 	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // protectionText says why a list is not used as it is.
@@ -279,7 +289,9 @@ func (p *page) endpoint(e *Endpoint) []string {
 		}
 	}
 	if e.Asks != nil {
-		state += ", breaker " + e.Breaker
+		if !strings.Contains(e.State, "breaker_open") {
+			state += ", breaker " + e.Breaker
+		}
 		if p.now.Before(*e.Asks) {
 			state += ", asked again " + p.in(*e.Asks)
 		}
@@ -314,8 +326,8 @@ func (p *page) outcome(o *Outcome) {
 	case Refused:
 		p.line("outcome", "refused with %d %s: %s", o.Status, o.Reason, o.Detail)
 	case Answered:
-		p.line("outcome", "answered here with %d", o.Status)
-		if o.Location != "" {
+		p.line("outcome", "%s", answeredText(o))
+		if o.Location != "" && o.Status != 0 {
 			p.line("", "location: %s", o.Location)
 		}
 		for _, h := range o.Headers {
@@ -327,4 +339,22 @@ func (p *page) outcome(o *Outcome) {
 	default:
 		p.line("outcome", "sent on")
 	}
+}
+
+// answeredText says what answers in place of an endpoint, and why.
+func answeredText(o *Outcome) string {
+	s := "answered here"
+	switch {
+	case o.Status != 0:
+		s += " with " + strconv.Itoa(o.Status)
+	case o.Location != "":
+		s = "answered by " + o.Location
+	}
+	if o.Reason != "" {
+		if o.Status == 0 {
+			s += ","
+		}
+		s += " " + o.Reason + ": " + o.Detail
+	}
+	return s
 }
