@@ -84,7 +84,9 @@ func LoadDocument(doc Document, env func(string) (string, bool)) (*Config, error
 		return nil, Errors{{File: source.Name, Line: 1, Col: 1, Msg: err.Error()}}
 	}
 	d.source, d.budget = source, len(doc.Data)+maxAliased
-	newGrammar().document.read(d, whole, d.config)
+	g := newGrammar()
+	d.defs = g.defs
+	g.document.read(d, whole, d.config)
 	return d.finish(RankCenter)
 }
 

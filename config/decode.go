@@ -17,6 +17,8 @@ type decoder struct {
 	env      func(string) (string, bool)
 	source   *Source
 	path     []segment
+	around   []around               // the maps that are being read, outermost first
+	defs     map[string]any         // parts of the schema, by name
 	key      *yaml.Node             // the key whose value is being read
 	places   map[string]Origin      // of the keys of the first two levels, over all files
 	claims   []claim                // of the service (or of the document) being read
@@ -41,9 +43,11 @@ type filling struct {
 }
 
 // pathText writes the path of the value being read.
-func (d *decoder) pathText() string {
+func (d *decoder) pathText() string { return textOf(d.path) }
+
+func textOf(path []segment) string {
 	var b strings.Builder
-	for _, s := range d.path {
+	for _, s := range path {
 		switch {
 		case s.name == "":
 			b.WriteByte('[')

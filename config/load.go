@@ -57,7 +57,7 @@ func (d *decoder) document(g *grammar, source *Source, data []byte) {
 		d.errors, d.partial = append(d.errors, *problem), true
 		return
 	}
-	d.source = source
+	d.source, d.defs = source, g.defs
 	d.budget = len(data) + maxAliased
 	if source.Rank < RankFile && root.Kind == yaml.MappingNode {
 		d.onlyMesh(root)

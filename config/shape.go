@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -64,12 +65,15 @@ func object[T any](fields ...field[T]) value[T] {
 	for i := range fields {
 		index[fields[i].name] = &fields[i]
 	}
+	described := objectSchema(fields)
 	read := func(d *decoder, n *yaml.Node, out *T) bool {
+		d.around = append(d.around, around{len(d.path), described})
+		defer func() { d.around = d.around[:len(d.around)-1] }()
 		ok := d.pairs(n, "a map", func(key, val *yaml.Node) bool {
 			f := index[key.Value]
 			switch {
 			case f == nil:
-				return d.fail(key, "%s", unknown(key.Value, fields))
+				return d.fail(key, "%s", unknown(d, key.Value, fields))
 			case f.read == nil:
 				return d.fail(key, "not supported yet")
 			}
@@ -77,7 +81,7 @@ func object[T any](fields ...field[T]) value[T] {
 		})
 		return required(d, n, fields) && ok
 	}
-	return value[T]{read: read, schema: objectSchema(fields)}
+	return value[T]{read: read, schema: described}
 }
 
 // choice is a map that holds exactly one of its keys.
@@ -135,7 +139,7 @@ func names[T any](fields []field[T]) []string {
 }
 
 // unknown says that a key is not known, and what was perhaps meant.
-func unknown[T any](key string, fields []field[T]) string {
+func unknown[T any](d *decoder, key string, fields []field[T]) string {
 	all := make([]string, 0, len(fields))
 	for _, f := range fields {
 		all = append(all, f.name)
@@ -143,8 +147,11 @@ func unknown[T any](key string, fields []field[T]) string {
 	if key == "<<" {
 		return "merge keys are not part of YAML 1.2: name a policy under policies and take it with use"
 	}
-	if near := nearest(key, all); near != "" {
+	if near := cmp.Or(nearest(key, all), sameBeginning(key, all)); near != "" {
 		return "unknown key, did you mean " + near + "?"
+	}
+	if place := d.elsewhere(key); place != "" {
+		return "unknown key, did you mean " + place + "?"
 	}
 	return "unknown key; known are " + strings.Join(names(fields), ", ")
 }
