@@ -73,6 +73,11 @@ func (d *decoder) fail(n *yaml.Node, format string, args ...any) bool {
 	return false
 }
 
+// failIn notes a mistake in the value of a key of the map n.
+func (d *decoder) failIn(n *yaml.Node, key, format string, args ...any) bool {
+	return d.within(segment{name: key}, func() bool { return d.fail(at(n, key), format, args...) })
+}
+
 // warn notes what is allowed, yet hardly meant.
 func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
 	d.warnings = append(d.warnings, d.origin(n).errorAt(d.pathText(), fmt.Sprintf(format, args...)))

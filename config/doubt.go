@@ -16,6 +16,7 @@ func (c *Config) doubts() Errors {
 		all = append(all, neverRetried(path+".policy", &base)...)
 		all = append(all, shadowed(path, s.Routes)...)
 		all = append(all, standsInFor(path, s, &base)...)
+		all = append(all, c.isolationDoubts(path, s, &base)...)
 		for i, r := range s.Routes {
 			all = append(all, c.routeDoubts(path+".routes["+strconv.Itoa(i)+"]", s, r, &base)...)
 		}

@@ -35,7 +35,7 @@ func switchValue() value[Switch] {
 		case !ok:
 			return false
 		case out.Auto != nil && out.Level != 1:
-			return d.fail(at(n, "auto"), "only a switch of level 1 may be automatic, this one is of level %d", out.Level)
+			return d.failIn(n, "auto", "only a switch of level 1 may be automatic, this one is of level %d", out.Level)
 		}
 		return oneStandIn(d, n, []string{KindAnswer, KindEmpty, KindError, KindLocal})
 	}

@@ -24,7 +24,7 @@ func grpcWebValue() value[GRPCWeb] {
 		}
 		for _, o := range w.Origins {
 			if o == "*" {
-				return d.fail(at(n, "credentials"), "with origins \"*\" any page could act for its visitors: name the origins")
+				return d.failIn(n, "credentials", "with origins \"*\" any page could act for its visitors: name the origins")
 			}
 		}
 		return true

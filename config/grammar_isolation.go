@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -50,7 +51,7 @@ func linkValue() value[Link] {
 		in("match", "which calls belong to it", func(l *Link) *Link { return l }, object(
 			in("size_over", "calls whose body is announced to be larger", func(l *Link) *int64 { return &l.SizeOver }, size(1, 1<<40)),
 			in("route", "calls of these routes, whatever their size: one name or a list", func(l *Link) *[]string { return &l.Routes }, some(line())),
-			in("service", "calls of a gRPC service (pkg.Service), or by the name of another service whose routes lead here: one name or a list", func(l *Link) *[]string { return &l.Services }, some(line())),
+			in("service", "calls of a gRPC service (pkg.Service), or by the name of another service whose routes lead here: one name or a list", func(l *Link) *[]string { return &l.Services }, some(calledService())),
 			in("priority", "calls that carry it in the header "+PriorityHeader+": one word or a list", func(l *Link) *[]string { return &l.Priorities }, some(line())),
 		)),
 		opt("connections", "bound of the class at each endpoint; left out: limit.connections", func(l *Link) *Opt[int] { return &l.Connections }, number(1, most)),
@@ -69,22 +70,32 @@ func linkValue() value[Link] {
 	return v
 }
 
+// calledService is a service as its callers name it; a method is not part of that.
+func calledService() value[string] {
+	return checked(line(), func(s string) string {
+		if name, _, found := strings.Cut(strings.TrimPrefix(s, "/"), "/"); found {
+			return "a service is expected (" + name + "), without a method: for one method name its route (match: {route: …})"
+		}
+		return ""
+	})
+}
+
 // linksFit looks at the links of a service as a whole.
 func (d *decoder) linksFit(n *yaml.Node, s *Service) bool {
 	ok := true
 	if s.Protocol == "tcp" && len(s.Links) > 0 {
-		ok = d.fail(at(n, "links"), "protocol tcp has a connection for each caller: there is nothing to set apart")
+		ok = d.failIn(n, "links", "protocol tcp has a connection for each caller: there is nothing to set apart")
 	}
 	if len(s.Links) > maxLinks {
-		ok = d.fail(at(n, "links"), "at most %d links are expected, got %d", maxLinks, len(s.Links))
+		ok = d.failIn(n, "links", "at most %d links are expected, got %d", maxLinks, len(s.Links))
 	}
 	for i, l := range s.Links {
 		if slices.ContainsFunc(s.Links[:i], func(o *Link) bool { return o.Name == l.Name }) {
-			ok = d.fail(at(n, "links"), "the link %s is there twice", l.Name)
+			ok = d.failIn(n, "links", "the link %s is there twice", l.Name)
 		}
 		for _, name := range l.Routes {
 			if !slices.ContainsFunc(s.Routes, func(r *Route) bool { return r.Name == name }) {
-				ok = d.fail(at(n, "links"), "the link %s names a route that the service does not have: %s", l.Name, name)
+				ok = d.failIn(n, "links", "the link %s names a route that the service does not have: %s", l.Name, name)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func registerValue() value[Register] {
 		out.From = d.origin(n)
 		ok := read(d, n, out)
 		if out.DeregisterAfter > 0 && out.DeregisterAfter < time.Minute {
-			ok = d.fail(at(n, "deregister_after"), "at least 1m is expected, or 0: registries look no oftener")
+			ok = d.failIn(n, "deregister_after", "at least 1m is expected, or 0: registries look no oftener")
 		}
 		return ok
 	}

@@ -59,10 +59,10 @@ func (d *decoder) finishService(n, key *yaml.Node, s *Service) bool {
 		ok = d.fail(n, "protocol tcp needs a local port: listen is missing")
 	}
 	if s.Protocol == "tcp" && len(s.Routes) > 0 {
-		ok = d.fail(at(n, "routes"), "protocol tcp has no routes: nothing in it can be matched")
+		ok = d.failIn(n, "routes", "protocol tcp has no routes: nothing in it can be matched")
 	}
 	if s.Protocol == "tcp" && s.Preconnect > 0 {
-		ok = d.fail(at(n, "preconnect"), "protocol tcp connects with each connection of a caller: nothing can be opened ahead")
+		ok = d.failIn(n, "preconnect", "protocol tcp connects with each connection of a caller: nothing can be opened ahead")
 	}
 	if len(s.Endpoints) == 0 && len(s.Registry) == 0 && len(s.Routes) == 0 {
 		d.warn(key, "has neither endpoints nor from: every call will be answered no_endpoints")

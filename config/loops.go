@@ -50,14 +50,18 @@ func loopbackOf(a netip.Addr) netip.Addr {
 func (k *checker) loops() {
 	for _, s := range k.config.ordered() {
 		for i, e := range s.Endpoints {
-			if l := k.config.LeadsBack(e.Address, false); l != "" {
-				k.fail(claim{path: "services." + s.Name + ".endpoints[" + strconv.Itoa(i) + "]", from: e.From}, "the address "+e.Address+" is this sidecar's own "+l+": calls would go round in a circle")
+			l := k.config.LeadsBack(e.Address, false)
+			if l == "" && k.config.meets(s.Listen, e.Address) {
+				l = "services." + s.Name + ".listen"
+			}
+			if l != "" {
+				k.fail(claim{path: "services." + s.Name + ".endpoints[" + strconv.Itoa(i) + "]", from: e.From}, "the address "+e.Address+" is this sidecar's own "+l+": calls would go round in a circle; give the address of the service itself")
 			}
 		}
 	}
 	for i, in := range k.config.Inbound {
 		if l := k.config.LeadsBack(in.App, true); l != "" {
-			k.fail(claim{path: "inbound[" + strconv.Itoa(i) + "].app", from: in.From}, "the address "+in.App+" is this sidecar's own "+l+": calls would go round in a circle")
+			k.fail(claim{path: "inbound[" + strconv.Itoa(i) + "].app", from: in.From}, "the address "+in.App+" is this sidecar's own "+l+": calls would go round in a circle; give the address of the app itself")
 		}
 	}
 }

@@ -17,7 +17,7 @@ type Published struct {
 func publishedValue() value[Published] {
 	policy := then(policyValue(), func(d *decoder, n *yaml.Node, p *Policy) bool {
 		if p.Use.Set {
-			return d.fail(at(n, "use"), "what is published stands for itself: use is not taken")
+			return d.failIn(n, "use", "what is published stands for itself: use is not taken")
 		}
 		return true
 	})
