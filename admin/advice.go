@@ -60,7 +60,10 @@ func timedOut(r *snapshot.Route) bool {
 func timeLimits(a Advice, p *config.Policy, q telemetry.Quantiles, late bool, inbound time.Duration) []Advice {
 	var list []Advice
 	say := func(field string, configured time.Duration, observed, suggested, format string, args ...any) {
-		a.Field, a.Configured, a.Observed, a.Suggested = field, config.Span(configured), observed, suggested
+		a.Field, a.Configured, a.Observed, a.Suggested = field, "none", observed, suggested
+		if configured > 0 {
+			a.Configured = config.Span(configured)
+		}
 		a.Text = fmt.Sprintf(format, args...)
 		list = append(list, a)
 	}
@@ -84,7 +87,7 @@ func timeLimits(a Advice, p *config.Policy, q telemetry.Quantiles, late bool, in
 		}
 		say("per_try_timeout", 0, "", suggested, "an attempt that hangs uses up the whole timeout, and leaves nothing for retry.count %d", retries)
 	case perTry > 0 && timeout > 0 && perTry*time.Duration(retries+1) > timeout && retries > 0:
-		say("per_try_timeout", perTry, "", config.Span(timeout/time.Duration(retries+1)), "%d attempts of it do not fit into timeout %s", retries+1, config.Span(timeout))
+		say("per_try_timeout", perTry, "", config.Span(shorter(timeout/time.Duration(retries+1))), "%d attempts of it do not fit into timeout %s", retries+1, config.Span(timeout))
 	case perTry > 0 && reached(q, perTry) != "":
 		say("per_try_timeout", perTry, observed, config.Span(roomy(q.P999)), "at least %s takes about as long: set it above P999 (S-141)", reached(q, perTry))
 	}
@@ -129,6 +132,14 @@ func roomy(q time.Duration) time.Duration {
 		return d.Round(50 * time.Millisecond)
 	}
 	return d.Round(500 * time.Millisecond)
+}
+
+// shorter is a time that is not longer, in round numbers.
+func shorter(d time.Duration) time.Duration {
+	if d > 10*time.Millisecond {
+		return d.Truncate(time.Millisecond)
+	}
+	return d.Truncate(10 * time.Microsecond)
 }
 
 func rounded(d time.Duration) time.Duration {

@@ -28,7 +28,7 @@ func TestAdvice(t *testing.T) {
 		{"cuts", "timeout: 300ms", ms(298), ms(300), 5000, 0, "timeout "},
 		{"retry without a limit", "timeout: 1s, retry: 1", ms(100), ms(200), 5000, 0, "per_try_timeout 200ms"},
 		{"auto", "timeout: 1s, retry: 1, per_try_timeout: auto", ms(100), ms(200), 5000, 0, ""},
-		{"does not fit", "timeout: 1s, retry: 2, per_try_timeout: 400ms", ms(100), ms(200), 5000, 0, "per_try_timeout 333.333333ms"},
+		{"does not fit", "timeout: 1s, retry: 2, per_try_timeout: 400ms", ms(100), ms(200), 5000, 0, "per_try_timeout 333ms"},
 		{"cuts attempts", "timeout: 2s, retry: 1, per_try_timeout: 100ms", ms(99), ms(300), 5000, 0, "per_try_timeout 200ms"},
 		{"cuts every second call of a few", "timeout: 2s, per_try_timeout: 3ms", ms(40), ms(40), 20, 0, "per_try_timeout 80ms"},
 		{"of too few", "timeout: 2s, per_try_timeout: 3ms", ms(40), ms(40), 19, 0, ""},

@@ -101,7 +101,7 @@ func (a *api) setSwitch(w http.ResponseWriter, r *http.Request) {
 	s, err := a.process.SetSwitch(strings.TrimPrefix(r.URL.Path, "/switches/"), body)
 	switch {
 	case errors.Is(err, ErrNoSwitch):
-		refuse(w, r, problem{Status: http.StatusNotFound, Title: "no such switch", Detail: err.Error()})
+		refuse(w, r, problem{Status: http.StatusNotFound, Title: "not changed", Detail: strings.TrimPrefix(err.Error(), ErrNoSwitch.Error()+": ")})
 	case errors.Is(err, ErrUnconfirmed):
 		refuse(w, r, problem{Status: http.StatusConflict, Title: ErrUnconfirmed.Error(), Detail: strings.TrimPrefix(err.Error(), ErrUnconfirmed.Error()+": ")})
 	case err != nil:

@@ -108,6 +108,12 @@ func CheckCaller(caller string) error {
 	if caller == "" || strings.ContainsAny(caller, " \t\r\n,&=!>") {
 		return fmt.Errorf("%q: an address, a network or the name of an application is expected", caller)
 	}
+	if net, err := netip.ParsePrefix(caller); err == nil && net.Bits() == 0 || strings.Trim(caller, "*.") == "" {
+		return fmt.Errorf("%q is everybody: a switch answers in place of a service (sidecar switch)", caller)
+	}
+	if !isHost(caller) && strings.Trim(caller, "0123456789.:/*[]") == "" {
+		return fmt.Errorf("%q: no address (10.1.1.1, without a port) and no network (10.1.0.0/16, 10.1.*)", caller)
+	}
 	return nil
 }
 

@@ -46,7 +46,11 @@ func TestBan(t *testing.T) {
 			t.Errorf("%q was taken", bad)
 		}
 	}
-	for caller, ok := range map[string]bool{"": false, "a b": false, "a,b": false, "10.0.0.9": true, "shop": true, "!x": false, "::1": true} {
+	for caller, ok := range map[string]bool{
+		"": false, "a b": false, "a,b": false, "10.0.0.9": true, "shop": true, "!x": false, "::1": true,
+		"10.300.1.1": false, "10.1.1": false, "10.1.1.1:80": false, "10.1.1.1/33": false, "*": false, "0.0.0.0/0": false, "::/0": false,
+		"10.1.*": true, "10.1.0.0/16": true, "fd00::/8": true, "3scale": true,
+	} {
 		if err := CheckCaller(caller); (err == nil) != ok {
 			t.Errorf("%q: %v", caller, err)
 		}

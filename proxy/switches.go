@@ -43,7 +43,7 @@ type SwitchWrite struct {
 // What can be wrong with a SwitchWrite.
 var (
 	ErrNoSwitch    = errors.New("there is no such switch")
-	ErrUnconfirmed = errors.New("a switch of level 3 has a large impact: it needs a confirmation and a reason")
+	ErrUnconfirmed = errors.New("a switch of level 3 has a large impact: it needs a confirmation (--confirm, \"confirm\": true) and a reason (--reason, \"reason\")")
 )
 
 // Switches returns all switches, by name, and the journal, oldest entry first.
@@ -78,6 +78,9 @@ func (p *Proxy) SetSwitch(name string, c SwitchWrite) (SwitchStatus, error) {
 	}
 	w := s.Switch(name)
 	if w == nil {
+		if len(s.Switches) == 0 {
+			return SwitchStatus{}, fmt.Errorf("%w %q: the configuration has none", ErrNoSwitch, name)
+		}
 		known := make([]string, len(s.Switches))
 		for i, k := range s.Switches {
 			known[i] = k.Name

@@ -19,7 +19,7 @@ func adviseCommand() *cobra.Command {
 		Use:   "advise [--admin ADDR]",
 		Short: "Compare time limits with what a running sidecar observed",
 		Long: `Compare the time limits that are configured with the latencies that a running sidecar has seen in the last one to two
-minutes (P999 and P9999, from 1000 calls on), with the retries they leave room for, and with how long our own callers wait.`,
+minutes (P999 and P9999 from 1000 calls on; a limit that cuts many calls is told sooner), with the retries they leave room for, and with how long our own callers wait.`,
 		Example: "  sidecar advise\n  sidecar advise --admin 127.0.0.1:15000 -o json",
 		Args:    takes(),
 		RunE: func(c *cobra.Command, _ []string) error {

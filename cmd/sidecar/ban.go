@@ -32,14 +32,17 @@ application, which only its own sidecar knows it by.`,
 			if lasts < time.Second {
 				return usageOf(c, errors.New("--for is at least 1s"))
 			}
+			if lift && c.Flags().Changed("for") {
+				return usageOf(c, errors.New("--lift ends the ban at once: --for has no meaning beside it"))
+			}
 			return s.with(c, func(ctx context.Context, kv *consul.KV, cfg *config.Config) error {
 				if cfg != nil && ruledByFile(cfg, args[0]) {
 					fmt.Fprintf(c.ErrOrStderr(), "warning: the file has rules for %s, which win over this one wherever that file is in force\n", args[0])
 				}
-				return changeRules(ctx, kv, args[0], func(document []byte) ([]byte, error) {
+				until := time.Now().Add(lasts)
+				err := changeRules(ctx, kv, args[0], func(document []byte) ([]byte, error) {
 					if !lift {
-						now := time.Now()
-						return config.Ban(document, args[1], now.Add(lasts), now)
+						return config.Ban(document, args[1], until, time.Now())
 					}
 					left, found, err := config.Unban(document, args[1])
 					if err == nil && !found {
@@ -49,6 +52,14 @@ application, which only its own sidecar knows it by.`,
 				}, func(name string, data []byte, revision *uint64) error {
 					return putDocument(ctx, c.OutOrStdout(), kv, cfg, name, data, revision)
 				})
+				switch {
+				case err != nil:
+				case lift:
+					fmt.Fprintf(c.OutOrStdout(), "%s is banned from %s no longer\n", args[1], args[0])
+				default:
+					fmt.Fprintf(c.OutOrStdout(), "%s is banned from %s until %s\n", args[1], args[0], until.UTC().Format(time.RFC3339))
+				}
+				return err
 			})
 		},
 	}

@@ -163,12 +163,27 @@ func putDocument(ctx context.Context, out io.Writer, kv *consul.KV, cfg *config.
 		return err
 	}
 	if err := kv.Put(ctx, name, data, revision); err != nil {
-		return err
+		return changed(ctx, kv, name, err)
 	}
 	if doc, err := kv.Get(ctx, name); err == nil && doc != nil {
 		fmt.Fprintf(out, "%s: written, revision %d\n", name, doc.Revision)
 	}
 	return nil
+}
+
+// changed says of a write that came too late which revision there is.
+func changed(ctx context.Context, kv *consul.KV, name string, err error) error {
+	if !errors.Is(err, consul.ErrChanged) {
+		return err
+	}
+	switch doc, failed := kv.Get(ctx, name); {
+	case failed != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	case doc == nil:
+		return fmt.Errorf("%s: %w: it is gone", name, err)
+	default:
+		return fmt.Errorf("%s: %w: it has revision %d", name, err, doc.Revision)
+	}
 }
 
 // checkDocument says what is wrong with a document, alone and among the others. cfg may be nil.

@@ -98,8 +98,13 @@ func publishAll(ctx context.Context, c *cobra.Command, kv *consul.KV, services [
 		if err != nil {
 			return fmt.Errorf("%s: %w", in.Service, err)
 		}
-		if written {
+		switch {
+		case written:
 			fmt.Fprintf(c.OutOrStdout(), "%s%s: written\n", publishedPrefix, in.Service)
+		case text != nil:
+			fmt.Fprintf(c.OutOrStdout(), "%s%s: says so already\n", publishedPrefix, in.Service)
+		default:
+			fmt.Fprintf(c.OutOrStdout(), "%s%s: not written, there is no policy to publish\n", publishedPrefix, in.Service)
 		}
 	}
 	return nil

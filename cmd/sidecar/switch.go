@@ -200,6 +200,9 @@ func switchesText(list []admin.Switch) string {
 }
 
 func journalText(list []admin.SwitchChange) string {
+	if len(list) == 0 {
+		return "no switch was changed since the start\n"
+	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 1, 2, ' ', 0)
 	fmt.Fprintf(w, "TIME\tSWITCH\tOLD\tNEW\tBY\tREASON\n")

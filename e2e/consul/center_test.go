@@ -206,7 +206,7 @@ services: {web: {endpoints: [%q]}}`, agent.HTTP, a.Address)
 		t.Errorf("%v: %s", err, out)
 	}
 	// Nothing changed: nothing is written. Endpoints that come and go touch no document.
-	if out := publish(); out != "" {
+	if out := publish(); out != "published/web: says so already\n" {
 		t.Errorf("%q", out)
 	}
 	// It is taken back: who relies on it keeps it, and says so; who starts afterwards does not have it (S-13).
