@@ -20,7 +20,7 @@ func (r *Result) Page() string {
 	}
 	r.checksTable(&b)
 	r.trafficTable(&b)
-	b.WriteString("<h2>Over time</h2><p class=sub>One line a variant; where they lie on each other, the first is the wider one. Across: virtual time.</p>\n")
+	b.WriteString("<h2>Over time</h2><p class=sub>All traffic together, one line a variant; the table above has each traffic by itself. Where lines lie on each other, the first is the wider one. Across: virtual time.</p>\n")
 	r.legend(&b)
 	b.WriteString("<div class=plots>\n")
 	for _, p := range r.plots() {

@@ -148,7 +148,7 @@ func (r *Result) Text() string {
 	if len(r.Story) > 0 {
 		fmt.Fprintf(&b, " (%s)", strings.Join(r.Story, ", "))
 	}
-	fmt.Fprintf(&b, "\n%s, %d sidecar(s), seed %d\n\n", r.Duration, r.Sidecars, r.Seed)
+	fmt.Fprintf(&b, "\n%s, %s, seed %d\n\n", r.Duration, several(r.Sidecars, "sidecar"), r.Seed)
 	w := tabwriter.NewWriter(&b, 0, 1, 2, ' ', 0)
 	fmt.Fprintln(w, "VARIANT\tTRAFFIC\tCALLS\tSUCCESS\tSTOOD IN\tATTEMPTS/CALL\tP50\tP90\tP99\tP999\tMAX\tFAILED")
 	for _, v := range r.Variants {
