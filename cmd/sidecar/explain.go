@@ -30,11 +30,11 @@ func explainCommand() *cobra.Command {
 	var i inquiry
 	var o output
 	c := &cobra.Command{
-		Use:   "explain (-c FILE|DIR | --admin ADDR) URL",
+		Use:   "explain [-c FILE|DIR | --admin ADDR] URL",
 		Short: "Say what would become of a request, and why",
 		Long: `Say what would become of a request: which service takes it and which route, why the earlier ones do not fit, what is
 rewritten, the policy with the place of each field, the endpoints with whether they are usable and why not, and who would be
-picked next. With -c the files are compiled and discovery is asked once; with --admin the running sidecar answers, with the
+picked next. With -c the files are compiled and discovery is asked once; else the running sidecar answers, with the
 state it is in.`,
 		Example: `  sidecar explain -c sidecar.yaml http://catalog/v1/items/7
   sidecar explain -c sidecar.yaml -X POST -H 'x-user: 42' http://catalog/v1/items
@@ -50,7 +50,7 @@ state it is in.`,
 	}
 	f := c.Flags()
 	configFlag(c, &i.paths)
-	adminFlag(c, &i.admin, "")
+	adminFlag(c, &i.admin, defaultAdmin)
 	f.StringVarP(&i.method, "request", "X", "GET", "`method` of the request")
 	f.StringArrayVarP(&i.headers, "header", "H", nil, "`\"NAME: VALUE\"`, a header field (may be repeated)")
 	f.BoolVar(&i.inbound, "inbound", false, "a request to our own app")
@@ -64,9 +64,9 @@ state it is in.`,
 // ask gets the explanation, from a running sidecar or from the files.
 func (i *inquiry) ask(c *cobra.Command, target string) (*explain.Explanation, error) {
 	switch {
-	case (len(i.paths) > 0) == (i.admin != ""):
-		return nil, usageOf(c, errors.New("either -c FILE or --admin ADDR is needed"))
-	case i.admin != "":
+	case len(i.paths) > 0 && c.Flags().Changed("admin"):
+		return nil, usageOf(c, errors.New("either -c FILE or --admin ADDR, not both"))
+	case len(i.paths) == 0:
 		return i.online(target)
 	}
 	q, err := i.request(target)

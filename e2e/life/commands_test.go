@@ -74,7 +74,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"explain", "--admin", p.Admin, "http://svc/x"}, 0, "outcome    sent on"},
 		{[]string{"explain", "--admin", p.Admin, "ftp://svc/x"}, 1, "http:// is expected"},
 		{[]string{"explain", "-c", p.File, "ftp://svc/x"}, 2, "http:// is expected"},
-		{[]string{"explain", "http://svc/x"}, 2, "either -c FILE or --admin ADDR is needed"},
+		{[]string{"explain", "-c", "x.yaml", "--admin", "127.0.0.1:1", "http://svc/x"}, 2, "either -c FILE or --admin ADDR, not both"},
 		{[]string{"explain", "-c", p.File}, 2, "the URL is missing"},
 		{[]string{"explain", "-c", p.File, "-H", "nonsense", "http://svc/"}, 2, "NAME: VALUE is expected"},
 		{[]string{"explain", "-c", p.File, "-o", "yaml", "http://svc/"}, 2, "text or json is expected"},
