@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -194,6 +195,8 @@ func (p *parser) doubt(r *Rule) {
 	if len(r.When) == 0 && r.Forbid {
 		p.warn("forbids every caller")
 	}
+	p.doubtHosts(r.When)
+	p.doubtHosts(r.Then)
 	for _, t := range r.When {
 		if t.Key != keyMethod {
 			continue
@@ -203,6 +206,23 @@ func (p *parser) doubt(r *Rule) {
 				if v.kind == patternText && slices.Contains(usualPrefixes, v.text) {
 					p.warn("method %s fits only a method of exactly that name: write %s* for all that begin so", v.text, v.text)
 				}
+			}
+		}
+	}
+}
+
+// doubtHosts tells of hosts that are written like an address and are none: they fit nobody.
+func (p *parser) doubtHosts(c Clause) {
+	for _, t := range c {
+		if t.Key != keyHost {
+			continue
+		}
+		for _, v := range slices.Concat(t.In, t.Out) {
+			if v.kind != patternText || strings.Trim(v.text, "0123456789.:") != "" {
+				continue
+			}
+			if _, err := netip.ParseAddr(v.text); err != nil {
+				p.warn("host %s is no address and fits nobody: an address without a port, a network (10.1.0.0/16) or 10.1.* is expected", v.text)
 			}
 		}
 	}

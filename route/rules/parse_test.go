@@ -32,6 +32,7 @@ func TestPrinted(t *testing.T) {
 		},
 		{"S-115", "host = 10.20.153.10 => host = 10.20.153.11", []string{"host = 10.20.153.10 => host = 10.20.153.11"}, nil},
 		{"S-116", "=> host ！= 10.20.153.11", []string{"=> host != 10.20.153.11"}, []string{"full-width ！ is read as !"}},
+		{"no address", "host = 10.300.1.1,catalog-1,10.1.1.1 => host != 10.1.1.1:80", []string{"host = 10.300.1.1,catalog-1,10.1.1.1 => host != 10.1.1.1:80"}, []string{"host 10.300.1.1 is no address", "host 10.1.1.1:80 is no address"}},
 		{"S-117", "host = 10.20.153.10=>", []string{"host = 10.20.153.10 =>"}, nil},
 		{"S-118", "=> host != 172.22.3.91", []string{"=> host != 172.22.3.91"}, nil},
 		{"S-119", "host != 10.20.153.10,10.20.153.11 =>", []string{"host != 10.20.153.10,10.20.153.11 =>"}, nil},
