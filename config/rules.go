@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -99,6 +100,19 @@ func (c *Config) RuleSets() []RuleSet {
 	var all []RuleSet
 	for _, name := range slices.Compact(names) {
 		all = append(all, RuleSet{name, c.RulesOf(name)})
+	}
+	return all
+}
+
+// Expired tells of rules whose time is over at now: they are read, and act no more.
+func (c *Config) Expired(now time.Time) Errors {
+	var all Errors
+	for _, s := range c.RuleSets() {
+		for _, r := range s.Rules.List {
+			if r.Until.Set && !now.Before(r.Until.Value.Time()) {
+				all = append(all, r.From.errorAt("rules of "+s.Service, "the rule "+cmp.Or(r.Name, r.Text)+" acts no more: its until, "+r.Until.Value.String()+", is over"))
+			}
+		}
 	}
 	return all
 }

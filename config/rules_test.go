@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func load(t *testing.T, name, text string, rank Rank) *Config {
@@ -90,5 +91,18 @@ func TestRuleMistakes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v\nwant %q", text, err, want)
 		}
+	}
+}
+
+// TestExpired: a rule that is over at a time is told of, one that acts or has no end is not.
+func TestExpired(t *testing.T) {
+	c, err := LoadBytes("x.yaml", []byte("rules:\n  shop:\n    - {name: old, rule: \"host = 10.1.1.1 =>\", until: 2026-01-01T00:00:00Z}\n"+
+		"    - {name: new, rule: \"host = 10.1.1.2 =>\", until: 2026-01-03T00:00:00Z}\n    - \"host = 10.1.1.3 =>\"\n"), RankFile, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.Expired(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)).Error()
+	if want := "x.yaml:3:7: rules of shop: the rule old acts no more: its until, 2026-01-01T00:00:00Z, is over"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

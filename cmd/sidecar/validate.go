@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +86,7 @@ func check(paths []string) (*config.Config, []config.Error, error) {
 	if err != nil {
 		return merged, merged.Warnings, err
 	}
-	return merged, slices.Concat(merged.Warnings, compiled.Warnings), nil
+	return merged, slices.Concat(merged.Warnings, compiled.Warnings, merged.Expired(time.Now())), nil
 }
 
 // fixed is a mesh of what is written alone.
