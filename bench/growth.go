@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (s size) list(originPort string, weight int) string {
 // files, one of a service is replaced again and again, too.
 func (b *bench) growthRow(ctx context.Context) (*table, error) {
 	t := newTable("growth", "the sidecar with large configurations", column{"start, ms", low}, column{"RSS, MB", low},
-		column{"RSS after load, MB", low}, column{colCPU, low}, column{"change in force after, ms", low}, column{"CPU of a change, ms", low},
+		column{"RSS after load, MB", low}, column{colCPU, neither}, column{"by " + small + " in turn", neither}, column{"change in force after, ms", low}, column{"CPU of a change, ms", low},
 		column{"CPU of one endpoint's change, ms", low})
 	t.Bases = []string{small}
 	var sidecar *peer
@@ -110,42 +111,88 @@ func (b *bench) growthRow(ctx context.Context) (*table, error) {
 	}
 	defer origin.stop()
 	for range b.rounds {
-		for _, s := range sizes {
-			if err := b.grow(ctx, t, sidecar, s, portOf(origin.address)); err != nil {
-				t.note("%s: %v", s.name, err)
-			}
+		if err := b.growRound(ctx, t, sidecar, portOf(origin.address)); err != nil {
+			return t, err
 		}
 	}
 	return t, ctx.Err()
 }
 
-// grow measures one size.
-func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, originPort string) error {
-	file, at := filepath.Join(b.dir, "growth.yaml"), newPlaces()
-	if s.combined {
-		at.files = filepath.Join(b.dir, "endpoints")
-		if err := s.files(at.files, originPort); err != nil {
-			return err
-		}
-		defer func() { _ = os.RemoveAll(at.files) }()
-	}
-	document := func(revision int) error {
-		return replace(file, s.document(at, originPort, revision))
-	}
-	if err := document(1); err != nil {
-		return err
-	}
-	begin := time.Now()
-	p, err := b.spawn(proxyCore, "growth", "", sidecar.env, sidecar.argv(sidecar.binary, file, mode{}))
+// growRound measures each size once, beside a sidecar with the small one.
+func (b *bench) growRound(ctx context.Context, t *table, sidecar *peer, originPort string) error {
+	i := slices.IndexFunc(sizes, func(s size) bool { return s.name == small })
+	ref, err := b.prepare(sizes[i], "growth-small", originPort)
 	if err != nil {
 		return err
 	}
-	defer p.stop()
-	p.address = at.outbound
-	host, path := s.target()
-	if err := p.awaitHTTP(ctx, load.Request(host, path)); err != nil {
+	if err := ref.start(ctx, b, sidecar); err != nil {
 		return err
 	}
+	defer ref.stop()
+	for _, s := range sizes {
+		g, err := b.prepare(s, "growth", originPort)
+		if err == nil {
+			err = b.grow(ctx, t, sidecar, g, ref)
+		}
+		if err != nil {
+			t.note("%s: %v", s.name, err)
+		}
+	}
+	return nil
+}
+
+// sized is a sidecar of one size.
+type sized struct {
+	*process // nil until it is started
+	size
+	places
+	file, originPort string
+}
+
+// prepare writes the configuration of a size.
+func (b *bench) prepare(s size, name, originPort string) (*sized, error) {
+	g := &sized{size: s, places: newPlaces(), file: filepath.Join(b.dir, name+".yaml"), originPort: originPort}
+	if s.combined {
+		g.places.files = filepath.Join(b.dir, "endpoints")
+		if err := s.files(g.places.files, originPort); err != nil {
+			return nil, err
+		}
+	}
+	return g, g.write(1)
+}
+
+// write puts a revision of the configuration into its file.
+func (g *sized) write(revision int) error {
+	return replace(g.file, g.document(g.places, g.originPort, revision))
+}
+
+// start runs it until the last route of the last service answers.
+func (g *sized) start(ctx context.Context, b *bench, sidecar *peer) (err error) {
+	name := strings.TrimSuffix(filepath.Base(g.file), ".yaml")
+	if g.process, err = b.spawn(proxyCore, name, "", sidecar.env, sidecar.argv(sidecar.binary, g.file, mode{})); err != nil {
+		return err
+	}
+	g.address = g.outbound
+	host, path := g.target()
+	if err := g.awaitHTTP(ctx, load.Request(host, path)); err != nil {
+		g.stop()
+		return err
+	}
+	return nil
+}
+
+// grow measures one size.
+func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, g, ref *sized) error {
+	if g.combined {
+		defer func() { _ = os.RemoveAll(g.places.files) }()
+	}
+	begin := time.Now()
+	if err := g.start(ctx, b, sidecar); err != nil {
+		return err
+	}
+	defer g.stop()
+	p, s, at := g.process, g.size, g.places
+	host, path := g.target()
 	started := time.Since(begin)
 	if err := pause(ctx, settle); err != nil {
 		return err
@@ -156,14 +203,14 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 			return err
 		}
 	}
-	cpu, err := b.saturated(ctx, p, host, path)
+	cpu, times, err := b.besideSmall(ctx, g, ref)
 	if err != nil {
 		return err
 	}
-	t.add(s.name, millis(started), fresh/1e6, p.rss()/1e6, cpu)
+	t.add(s.name, millis(started), fresh/1e6, p.rss()/1e6, cpu, times)
 
 	used, begin := p.cpu(), time.Now()
-	if err := document(2); err != nil {
+	if err := g.write(2); err != nil {
 		return err
 	}
 	err = p.await(ctx, func() error {
@@ -181,25 +228,41 @@ func (b *bench) grow(ctx context.Context, t *table, sidecar *peer, s size, origi
 		return err
 	}
 	used = p.cpu() - used
-	t.addFrom(s.name, 4, millis(changed), millis(used))
+	t.addFrom(s.name, 5, millis(changed), millis(used))
 	if !s.combined {
 		return nil
 	}
-	one, err := s.replaceEndpoints(ctx, p, at, originPort)
+	one, err := s.replaceEndpoints(ctx, p, at, g.originPort)
 	if err == nil {
-		t.addFrom(s.name, 6, millis(one))
+		t.addFrom(s.name, 7, millis(one))
 	}
 	return err
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// saturated loads a proxy as much as it takes, and returns the CPU of a request in µs.
-func (b *bench) saturated(ctx context.Context, p *process, host, path string) (float64, error) {
-	if _, err := b.wrk(ctx, p.address, host, path, connections, warmup); err != nil {
-		return 0, err
+// besideSmall loads two sidecars in turn, for a second each. It returns the CPU of a request of the first in µs, and the median of
+// what that was to the other's.
+func (b *bench) besideSmall(ctx context.Context, g, ref *sized) (cpu, times float64, err error) {
+	each := func(g *sized, d time.Duration) (float64, error) {
+		host, path := g.target()
+		used := g.ran()
+		s, err := b.wrk(ctx, g.outbound, host, path, connections, d)
+		return micros(g.ran()-used) / s.requests, err
 	}
-	used := p.ran()
-	s, err := b.wrk(ctx, p.address, host, path, connections, b.seconds)
-	return micros(p.ran()-used) / s.requests, err
+	var all, ratios []float64
+	for turn := range 1 + b.inTurns() {
+		large, err := each(g, inTurn)
+		if err != nil {
+			return 0, 0, err
+		}
+		other, err := each(ref, inTurn)
+		if err != nil {
+			return 0, 0, err
+		}
+		if turn > 0 { // the first one warms
+			all, ratios = append(all, large), append(ratios, large/other)
+		}
+	}
+	return median(all), median(ratios), nil
 }

@@ -86,7 +86,7 @@ func (b *bench) round(ctx context.Context, t *table, sides []side, run loader, f
 			}()
 		}
 	}
-	for turn := range max(1, int(math.Round(b.seconds.Seconds()/inTurn.Seconds()))) {
+	for turn := range b.inTurns() {
 		t.turn++
 		for k := range sides {
 			i := (turn + k) % len(sides)
@@ -108,6 +108,9 @@ func (b *bench) round(ctx context.Context, t *table, sides []side, run loader, f
 	}
 	return nil
 }
+
+// inTurns is how many turns each peer has in a round.
+func (b *bench) inTurns() int { return max(1, int(math.Round(b.seconds.Seconds()/inTurn.Seconds()))) }
 
 // cost is turns for tables whose columns are the CPU of a request, requests a second and how busy the proxy's core was.
 func (b *bench) cost(ctx context.Context, t *table, m mode, run loader) error {
