@@ -185,7 +185,7 @@ func servePeerCall(s grpc.ServerStream, cancelled *atomic.Int64) error {
 		_ = s.SendHeader(nil)
 		<-s.Context().Done()
 		cancelled.Add(1)
-		return nil
+		return status.FromContextError(s.Context().Err()).Err() // the deadline may be seen here first
 	case "/interop.Peer/Cancels":
 		m = strconv.AppendInt(nil, cancelled.Load(), 10)
 		return s.SendMsg(&m)
