@@ -58,7 +58,7 @@ inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, r
 	failed := func(reason string) float64 {
 		return p.Metric(t, "sidecar_discovery_failures_total", `source="main"`, `reason="`+reason+`"`)
 	}
-	sidecartest.Eventually(t, 10*time.Second, "the lack of rights is named", func() bool { return sidecartest.Dials(p.Admin) && failed("forbidden") > 0 })
+	sidecartest.Eventually(t, 10*time.Second, "the lack of rights is named", func() bool { return sidecartest.Dials(p.Metrics) && failed("forbidden") > 0 })
 	if got := agent.Instances(t, "shop"); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -110,8 +110,6 @@ inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, r
 	}
 
 	p = sidecartest.Launch(t, sidecartest.Build(t), document(keys.Cert)) // no authority that signed the server's
-	sidecartest.Eventually(t, 10*time.Second, "the wrong authority is named", func() bool { return sidecartest.Dials(p.Admin) && failed("unreachable") > 0 })
-	if said := p.Said(); !strings.Contains(said, "certificate") {
-		t.Errorf("%s", said)
-	}
+	sidecartest.Eventually(t, 10*time.Second, "the wrong authority is named", func() bool { return sidecartest.Dials(p.Metrics) && failed("unreachable") > 0 })
+	p.Says(t, "certificate")
 }
