@@ -100,9 +100,11 @@ telemetry: {access_log: {format: none}}`, reg.Listener.Addr())
 		name, reason string
 		answer       http.HandlerFunc
 	}{
-		{"403", "forbidden", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "ACL not found", 403) }},
-		{"429", "rate_limited", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }},
-		{"500", "server_error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "No cluster leader", 500) }},
+		{"403", "forbidden", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "ACL not found", http.StatusForbidden) }},
+		{"429", "rate_limited", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }},
+		{"500", "server_error", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "No cluster leader", http.StatusInternalServerError)
+		}},
 		{"garbage", "bad_answer", says(51, "<html>hello</html>")},
 		{"2 MB", "too_large", says(51, "["+strings.Repeat(good[1:len(good)-1]+",", 2<<20/len(good))+good[1:])},
 		{"backwards", "", says(3, good)},

@@ -49,7 +49,8 @@ func TestNetworks(t *testing.T) {
 	if join("2001:db8::1") != join("2001:db8::ffff:2") || join("2001:db8::1") == join("2001:db8:0:1::1") {
 		t.Error("a debt is that of a /64")
 	}
-	if ds.join(netip.Addr{}, now) != ds.join(netip.Addr{}, now) {
+	nobody := ds.join(netip.Addr{}, now)
+	if again := ds.join(netip.Addr{}, now); again != nobody {
 		t.Error("what has no address is one")
 	}
 }
