@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,14 +94,9 @@ func (b *bench) growthRow(ctx context.Context) (*table, error) {
 		column{"RSS after load, MB", low}, column{colCPU, neither}, column{"by " + small + " in turn", neither}, column{"change in force after, ms", low}, column{"CPU of a change, ms", low},
 		column{"CPU of one endpoint's change, ms", low})
 	t.Bases = []string{small}
-	var sidecar *peer
-	for _, p := range b.peers {
-		if p.name == "sidecar" {
-			sidecar = p
-		}
-	}
-	if sidecar == nil {
-		return nil, errors.New("needs the sidecar")
+	sidecar, err := b.sidecar()
+	if err != nil {
+		return nil, err
 	}
 	// Endpoints have addresses of their own in 127.1.0.0/16, so this origin listens on all.
 	origin, err := b.startOrigin(ctx, "0.0.0.0:"+portOf(freeAddress()), false)
@@ -246,9 +240,9 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 func (b *bench) besideSmall(ctx context.Context, g, ref *sized) (cpu, times float64, err error) {
 	each := func(g *sized, d time.Duration) (float64, error) {
 		host, path := g.target()
-		used := g.ran()
+		used := g.cpu()
 		s, err := b.wrk(ctx, g.outbound, host, path, connections, d)
-		return micros(g.ran()-used) / s.requests, err
+		return micros(g.cpu()-used) / s.requests, err
 	}
 	var all, ratios []float64
 	for turn := range 1 + b.inTurns() {

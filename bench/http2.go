@@ -45,7 +45,7 @@ func (b *bench) http2Table(name, title string) *table {
 		column{colCPU, low}, column{colRate, high}, column{"core busy, %", neither})
 }
 
-// http2BulkRow sends bodies of 1 GiB, one after the other in one stream each, as many as make the ticks of /proc exact.
+// http2BulkRow sends bodies of 1 GiB, one after the other in one stream each, one for each second of the measurement and four at most.
 func (b *bench) http2BulkRow(ctx context.Context) (*table, error) {
 	t := newTable("h2bulk", "bodies of 1 GiB, HTTP/2 to HTTP/2, one stream at a time on one connection",
 		column{"GB a CPU second", high}, column{"GB/s", high}, column{"core busy, %", neither})

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -45,16 +44,6 @@ func (b *bench) idleRow(ctx context.Context) (*table, error) {
 	return t, nil
 }
 
-// sidecar is the peer that this project is.
-func (b *bench) sidecar() (*peer, error) {
-	for _, p := range b.peers {
-		if p.name == "sidecar" {
-			return p, nil
-		}
-	}
-	return nil, errors.New("needs the sidecar")
-}
-
 // idlePairs measures one round with fresh processes.
 func (b *bench) idlePairs(ctx context.Context, t *table, sidecar *peer, origins []string) error {
 	who := *sidecar
@@ -86,20 +75,19 @@ func (b *bench) idlePairs(ctx context.Context, t *table, sidecar *peer, origins 
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			before := s.process.ran()
+			before := s.process.cpu()
 			n, err := s.loop.Run(idleSlice)
 			if err != nil {
 				return err
 			}
-			s.used = append(s.used, micros(s.process.ran()-before)/float64(n))
+			s.used = append(s.used, micros(s.process.cpu()-before)/float64(n))
 		}
 		ratios = append(ratios, sides[1].used[pair]/sides[0].used[pair])
 	}
 	slices.Sort(ratios)
 	at := func(q float64) float64 { return ratios[int(q*float64(len(ratios)-1))] }
 	for i, name := range []string{"plain", "governed"} {
-		slices.Sort(sides[i].used)
-		t.add(name, sides[i].used[len(sides[i].used)/2])
+		t.add(name, median(sides[i].used))
 	}
 	t.addFrom("governed", 1, at(0.5), at(0.75)-at(0.25))
 	return nil

@@ -17,7 +17,6 @@ import (
 const (
 	linksRate  = 400 // small calls a second: few, so that what they wait for is not one another
 	linksConns = 8
-	linksTurn  = time.Second
 	linksBound = 1.3 // the bar: beside large calls with a link of their own, by alone
 )
 
@@ -51,7 +50,7 @@ func (b *bench) linksRow(ctx context.Context) (*table, error) {
 	}
 	defer proxy.stop()
 	p99, kinds := map[string][]time.Duration{}, linksKinds(proxy.address, address)
-	for turn := range b.rounds * max(1, int(b.seconds/linksTurn)) {
+	for turn := range b.rounds * b.inTurns() {
 		for i := range kinds {
 			k := kinds[(turn+i)%len(kinds)]
 			l, sent, err := b.smallBeside(ctx, proxy, media, k)
@@ -99,9 +98,9 @@ func (b *bench) smallBeside(ctx context.Context, proxy *process, media string, k
 			return l, 0, err
 		}
 		before := sender.wrote()
-		defer func() { sent = (sender.wrote() - before) / (linksTurn + warmup/4).Seconds() }()
+		defer func() { sent = (sender.wrote() - before) / (inTurn + warmup/4).Seconds() }()
 	}
-	l, err = load.Open(proxy.address, load.Post(k.host, "/small", 1024), linksRate, linksConns, warmup/4, linksTurn)
+	l, err = load.Open(proxy.address, load.Post(k.host, "/small", 1024), linksRate, linksConns, warmup/4, inTurn)
 	if err == nil && l.Errors > 0 {
 		err = fmt.Errorf("%d of %d requests failed", l.Errors, l.Errors+l.Count)
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -133,6 +134,16 @@ func (b *bench) taking(m mode) (all []*peer) {
 		}
 	}
 	return all
+}
+
+// sidecar is the peer that this project is.
+func (b *bench) sidecar() (*peer, error) {
+	for _, p := range b.peers {
+		if p.name == "sidecar" {
+			return p, nil
+		}
+	}
+	return nil, errors.New("needs the sidecar")
 }
 
 // present tells whether the peer can be started, building it first when it is ours.

@@ -19,9 +19,6 @@ import (
 	"github.com/sidecar-mesh/sidecar/internal/loopback"
 )
 
-// tick is the unit of CPU time in /proc.
-const tick = 10 * time.Millisecond
-
 // process is a program that we started, and its children.
 type process struct {
 	cmd     *exec.Cmd
@@ -170,21 +167,8 @@ func (p *process) tree() []int {
 	return all
 }
 
-// cpu is the user and system time of all its processes.
-func (p *process) cpu() time.Duration {
-	var ticks int64
-	for _, pid := range p.tree() {
-		if fields := stat(pid); fields != nil {
-			user, _ := strconv.ParseInt(fields[11], 10, 64)
-			system, _ := strconv.ParseInt(fields[12], 10, 64)
-			ticks += user + system
-		}
-	}
-	return time.Duration(ticks) * tick
-}
-
-// ran is the time that all its threads have had a core, to the nanosecond.
-func (p *process) ran() (d time.Duration) {
+// cpu is the time that all its threads have had a core, to the nanosecond.
+func (p *process) cpu() (d time.Duration) {
 	for _, pid := range p.tree() {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 		for _, file := range files {

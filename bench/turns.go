@@ -97,13 +97,13 @@ func (b *bench) round(ctx context.Context, t *table, sides []side, run loader, f
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			used, began := p.ran(), time.Now()
+			used, began := p.cpu(), time.Now()
 			s, err := run(sides[i], p, inTurn)
 			if err != nil {
 				t.note("%s: %v", sides[i].name, err)
 				continue
 			}
-			found(sides[i], spent{s, p.ran() - used, time.Since(began)})
+			found(sides[i], spent{s, p.cpu() - used, time.Since(began)})
 		}
 	}
 	return nil
