@@ -217,8 +217,8 @@ func TestNamedRequestID(t *testing.T) {
 	})
 	r := newRig(t, setup{config: plainConfig, origins: []string{origin}})
 	c := r.dial()
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: orders\r\nX-Request-Id: abc\r\nConnection: x-request-id\r\n\r\n")
-	if head := <-heads; strings.Count(head, "X-Request-Id: ") != 1 || strings.Contains(head, "abc") {
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: orders\r\nX-Request-Id: named-one\r\nConnection: x-request-id\r\n\r\n")
+	if head := <-heads; strings.Count(head, "X-Request-Id: ") != 1 || strings.Contains(head, "named-one") {
 		t.Errorf("the origin got %q", head)
 	}
 }
