@@ -261,4 +261,3 @@ func (x *exchange) Tunnel() (*netio.Conn, []byte) {
 	x.c.session.mu.Unlock()
 	return nil, nil
 }
-
