@@ -58,6 +58,13 @@ func (o *counted) says(text string) { o.answer.Store(&text) }
 // get makes a request and returns its answer in one line: status, x-sidecar-reason, body.
 func get(t *testing.T, c *net.TCPConn, head string) string {
 	t.Helper()
+	text, _ := getAll(t, c, head)
+	return text
+}
+
+// getAll does the same, and returns the fields of the answer too.
+func getAll(t *testing.T, c *net.TCPConn, head string) (string, http.Header) {
+	t.Helper()
 	send(t, c, head+"\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -67,7 +74,7 @@ func get(t *testing.T, c *net.TCPConn, head string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d %s %s", resp.StatusCode, resp.Header.Get("X-Sidecar-Reason"), body))
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", resp.StatusCode, resp.Header.Get("X-Sidecar-Reason"), body)), resp.Header
 }
 
 const askOrders = "GET /orders/17?q=a%22b HTTP/1.1\r\nHost: orders\r\nX-User: \"x\""
@@ -212,6 +219,75 @@ func TestFallbackLocal(t *testing.T) {
 	expect(t, get(t, c, askOrders), "502 upstream_reset")
 }
 
+// TestFallbackLocalIsNoSuccess: that our own app stood in says nothing good of the service, which is given up as ever.
+func TestFallbackLocalIsNoSuccess(t *testing.T) {
+	o, app := newCounted(t), newCounted(t)
+	o.says("")
+	app.says("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\napp")
+	r := newRig(t, setup{config: `services: {orders: {endpoints: [ORIGIN], policy: {outlier: none, breaker: {request_volume: 3}, fallback: {local: "http://ORIGIN/"}}}}` + "\n", origins: []string{o.address, app.address}})
+	c := r.dial()
+	for range 3 {
+		expect(t, get(t, c, askOrders), "200  app")
+	}
+	s, _ := r.store.Load().Outbound.Get("orders")
+	if got := s.Rest.Breaker.State(time.Now()); got != resilience.Open {
+		t.Errorf("the breaker is %v after three calls that failed", got)
+	}
+	before := o.bytes.Load()
+	expect(t, get(t, c, askOrders), "200  app")
+	if o.bytes.Load() != before {
+		t.Error("the endpoint was called though the breaker is open")
+	}
+}
+
+// TestFallbackLocalBody: our own app gets the body of the request too, whole; where that is not at hand any more the failure
+// stands.
+func TestFallbackLocalBody(t *testing.T) {
+	for _, tt := range []struct {
+		name, says, policy string
+		size               int
+		want               string
+	}{
+		{"sent and answered", "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "", 5, "200  5 bytes"},
+		{"sent and reset", "", "", 5, "200  5 bytes"},
+		{"never sent", "", "breaker: {request_volume: 1, sleep_window: 1h}, ", 200 << 10, "200  204800 bytes"},
+		{"answered, and too large to keep", "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "", 200 << 10, "503"},
+		{"reset, and too large to keep", "", "", 200 << 10, "502 upstream_reset"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := newCounted(t)
+			o.says(tt.says)
+			app := newOrigin(t, func(nc *net.TCPConn) {
+				in := bufio.NewReader(nc)
+				for {
+					q, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					n, err := io.Copy(io.Discard, q.Body)
+					if err != nil {
+						return
+					}
+					text := fmt.Sprintf("%d bytes", n)
+					if _, err := fmt.Fprintf(nc, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil {
+						return
+					}
+				}
+			})
+			r := newRig(t, setup{config: "services: {orders: {endpoints: [ORIGIN], policy: {outlier: none, " + tt.policy + `fallback: {local: "http://ORIGIN/"}}}}` + "\n", origins: []string{o.address, app}})
+			c := r.dial()
+			if tt.policy != "" {
+				expect(t, get(t, c, "GET / HTTP/1.1\r\nHost: orders"), "200  0 bytes") // opens the breaker
+			}
+			head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: orders\r\nContent-Length: %d\r\n\r\n", tt.size)
+			got := get(t, c, head+strings.Repeat("x", tt.size))
+			if !strings.HasPrefix(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestFallbackSwitch: a person may degrade what is critical.
 func TestFallbackSwitch(t *testing.T) {
 	o := newCounted(t)
@@ -248,4 +324,41 @@ func TestFallbackStale(t *testing.T) {
 	o.says("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
 	expect(t, ask(one), "200 degraded real")
 	expect(t, ask(other), "503")
+}
+
+// TestStaleForbidden: what may not be served later, or is for another page, never stands in (RFC 9111 4.2.4, 4.1).
+func TestStaleForbidden(t *testing.T) {
+	for _, tt := range []struct{ name, fields, later, want string }{
+		{"nothing against it", "", "", "200 upstream_reset real"},
+		{"fresh for a time", "Cache-Control: max-age=5\r\n", "", "200 upstream_reset real"},
+		{"private", "Cache-Control: max-age=5, Private\r\n", "", "502 upstream_reset"},
+		{"no-cache", "Cache-Control: no-cache\r\n", "", "502 upstream_reset"},
+		{"must-revalidate", "Cache-Control: max-age=5, must-revalidate\r\n", "", "502 upstream_reset"},
+		{"the same page", "Vary: Origin\r\n", "Origin: https://a.example\r\n", "200 upstream_reset real"},
+		{"another page", "Vary: Origin\r\n", "Origin: https://b.example\r\n", "502 upstream_reset"},
+		{"who asks is no part of it", "", "User-Agent: x\r\nX-B3-TraceId: 1\r\nX-Forwarded-For: 10.0.0.1\r\nIf-None-Match: a\r\n", "200 upstream_reset real"},
+		{"another user", "", "X-User: ann\r\n", "502 upstream_reset"},
+		{"another key", "", "X-Api-Key: 1\r\n", "502 upstream_reset"},
+		{"a grey call", "", "X-Grey: next\r\n", "502 upstream_reset"},
+		{"another user, and it is said so", "Vary: Accept, X-User\r\n", "X-User: ann\r\n", "502 upstream_reset"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := newCounted(t)
+			o.says("HTTP/1.1 200 OK\r\nAge: 7\r\n" + tt.fields + "Content-Length: 4\r\n\r\nreal")
+			c := newRig(t, setup{config: "services: {orders: {endpoints: [ORIGIN], policy: {fallback: {stale: 10m}}}}\n", origins: []string{o.address}}).dial()
+			first := ""
+			if strings.Contains(tt.later, "Origin") {
+				first = "Origin: https://a.example\r\n"
+			}
+			expect(t, get(t, c, strings.TrimSuffix("GET /1 HTTP/1.1\r\nHost: orders\r\n"+first, "\r\n")), "200  real")
+			o.says("")
+			got, header := getAll(t, c, strings.TrimSuffix("GET /1 HTTP/1.1\r\nHost: orders\r\n"+tt.later, "\r\n"))
+			if !strings.HasPrefix(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if age := header.Values("Age"); strings.HasPrefix(got, "200") && len(age) != 1 {
+				t.Errorf("Age: %q", age)
+			}
+		})
+	}
 }

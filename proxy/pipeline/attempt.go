@@ -115,7 +115,8 @@ func (x *Exchange) send(until time.Time) {
 		return
 	}
 	m, shared := x.up.(Multiplexed)
-	x.upload.keep = shared || x.mirrored || x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused() || !x.due.IsZero())
+	x.upload.keep = shared || x.mirrored || x.appMayStandIn() ||
+		x.rt.Idempotent(q.Method) && (x.rt.Plan.Retries > 0 || x.up.Reused() || !x.due.IsZero())
 	if x.upload.ended || x.down.Body().Whole() {
 		if shared {
 			m.Hurry(until)

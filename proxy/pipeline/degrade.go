@@ -129,7 +129,7 @@ func (x *Exchange) replaceAnswer() bool {
 	if s == nil {
 		return false
 	}
-	if s.Config.Kind == snapshot.KindStale && x.lastGood(s) == nil {
+	if !x.able(s) {
 		return false
 	}
 	x.out.Detail = "the endpoint answered " + strconv.Itoa(x.ended.Status)
@@ -149,8 +149,38 @@ func (x *Exchange) replace(s *snapshot.StandIn, reason resilience.Reason) bool {
 	return true
 }
 
+// able reports whether there is what stands in: an answer that was good once, or all of the request to ask our app with.
+func (x *Exchange) able(s *snapshot.StandIn) bool {
+	switch s.Config.Kind {
+	case snapshot.KindStale:
+		if x.good == nil { // once: the next moment another may push it out
+			x.good = x.lastGood(s)
+		}
+		return x.good != nil
+	case snapshot.KindLocal:
+		return !x.upload.lost
+	}
+	return true
+}
+
+// appMayStandIn reports whether our own app may be asked if the call fails, which then needs the body of the request.
+func (x *Exchange) appMayStandIn() bool {
+	if f := x.rt.Fallback; f != nil && f.Answer.Local != nil {
+		return true
+	}
+	for _, w := range x.rt.StandIns {
+		if w.Answer.Local != nil && w.State.State() != resilience.SwitchOff {
+			return true
+		}
+	}
+	return false
+}
+
 // standIn answers in place of the service. It reports whether it could.
 func (x *Exchange) standIn(s *snapshot.StandIn, reason resilience.Reason) bool {
+	if !x.able(s) {
+		return false
+	}
 	x.standing = true
 	x.out.Reason = reason
 	switch s.Config.Kind {
@@ -158,12 +188,7 @@ func (x *Exchange) standIn(s *snapshot.StandIn, reason resilience.Reason) bool {
 		x.askLocal(s, reason)
 		return true
 	case snapshot.KindStale:
-		a := x.lastGood(s)
-		if a == nil {
-			x.standing, x.out.Reason = false, resilience.None
-			return false
-		}
-		x.answerStale(a, reason)
+		x.answerStale(x.good, reason)
 		return true
 	case snapshot.KindError:
 		x.answerError(s, reason)
@@ -240,9 +265,10 @@ func (x *Exchange) answerMessage(body string, reason resilience.Reason) {
 	}
 }
 
-// askLocal has our own app answer.
+// askLocal has our own app answer. How the call of the service ended stays what it was: that is what meters and log are about.
 func (x *Exchange) askLocal(s *snapshot.StandIn, reason resilience.Reason) {
-	rt, detail := x.rt, x.out.Detail
+	rt, to, ep, ended, action := x.rt, x.to, x.ep, x.ended, x.action
+	detail, attempts := x.out.Detail, x.out.Attempts
 	x.rt, x.to, x.ep, x.tried = s.Local, s.Local.Targets[0], nil, x.tried[:0]
 	x.Req.Path = s.Path
 	x.Req.Fields = append(x.Req.Fields, Field{Name: "X-Fallback-For", Value: x.svc.Name}, Field{Name: "X-Fallback-Reason", Value: reason.String()})
@@ -254,7 +280,8 @@ func (x *Exchange) askLocal(s *snapshot.StandIn, reason resilience.Reason) {
 			x.out.Reason, x.out.Detail = reason, detail
 		}
 	}
-	x.rt = rt
+	x.rt, x.to, x.ep, x.ended, x.action = rt, to, ep, ended, action
+	x.out.Attempts = attempts
 }
 
 // bodyOf is the body of a fixed answer, with its placeholders filled in.

@@ -139,7 +139,8 @@ type state struct {
 	// standing says that the answer stands in for the service's: nothing else does for it. keeping says that the body on its
 	// way is kept, so that it may stand in for a later one.
 	standing, keeping bool
-	mirrored          bool // a copy of the request is to be sent
+	mirrored          bool                    // a copy of the request is to be sent
+	good              *resilience.StaleAnswer // the last good answer, where that stands in
 
 	retryIn int64 // seconds, of an answer of ours
 	out     telemetry.Outcome
@@ -228,7 +229,7 @@ func (x *Exchange) try() bool {
 		Idempotent: x.rt.Idempotent(x.Req.Method), HasBody: x.Req.HasBody && x.Req.Length != 0, Deadline: x.deadline, Rand: x.idHash,
 		Alone: x.raw || x.Req.Upgrade != "" || x.Req.Expect,
 	}
-	if x.out.Queue > 0 { // the time of a call runs while it waits for its turn
+	if x.out.Queue > 0 && !x.standing { // the time of a call runs while it waits for its turn
 		if end := x.Start.Add(x.rt.Plan.Timeout); f.Deadline.IsZero() || end.Before(f.Deadline) {
 			f.Deadline = end
 		}

@@ -11,8 +11,9 @@ import (
 )
 
 // What is remembered for `fallback.stale` is what may stand in for a later answer to the same request: a 200 to a GET that
-// says nothing of a user. A request with credentials or a cookie, or an answer that sets one, forbids storing or varies by
-// what the key does not hold, is never remembered (RFC 9111 3 and 3.5, where it speaks of shared caches, and stricter).
+// says nothing of a user. A request with credentials or a cookie, or an answer that sets one, forbids storing or serving it
+// later, or varies by what the key does not hold, is never remembered (RFC 9111 3, 3.5 and 4.2.4, where it speaks of shared
+// caches, and stricter): the key holds all fields but those of which we know that answers do not depend on them.
 
 // staleKey writes what an answer is remembered under, or reports that it must not be.
 func (x *Exchange) staleKey() bool {
@@ -35,11 +36,30 @@ func (x *Exchange) staleKey() bool {
 		switch {
 		case equalFold(f.Name, "authorization"), equalFold(f.Name, "cookie"), equalFold(f.Name, "range"):
 			return false
-		case hasPrefixFold(f.Name, "accept"):
+		case !neutral(f.Name):
 			x.key = append(append(append(append(x.key, 0), f.Name...), '='), f.Value...)
 		}
 	}
 	return true
+}
+
+// neutral reports whether a field says nothing about whom an answer is for: those of tracing, forwarding, conditions and the
+// client's program. What else is known of fields, Classify names.
+func neutral(name string) bool {
+	for _, n := range [...]string{
+		"user-agent", "referer", "cache-control", "pragma", "priority", "x-priority", "dnt", "tracestate", "baggage", "b3",
+		"uber-trace-id", "x-correlation-id", "x-trace-id", "x-span-id", "x-real-ip",
+	} {
+		if equalFold(name, n) {
+			return true
+		}
+	}
+	for _, p := range [...]string{"if-", "sec-", "x-b3-", "sw8", "x-envoy-", "x-datadog-"} {
+		if hasPrefixFold(name, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // remember begins to keep the answer that is about to be relayed, where its route wants it.
@@ -62,8 +82,10 @@ func storable(fields []Field) bool {
 			return false
 		case equalFold(f.Name, "cache-control"):
 			v := strings.ToLower(f.Value)
-			if strings.Contains(v, "no-store") || strings.Contains(v, "private") {
-				return false
+			for _, forbids := range [...]string{"no-store", "private", "no-cache", "revalidate"} { // must- and proxy-revalidate
+				if strings.Contains(v, forbids) {
+					return false
+				}
 			}
 		case equalFold(f.Name, "vary"):
 			for name := range strings.SplitSeq(f.Value, ",") {
@@ -94,7 +116,7 @@ func (x *Exchange) remembered() {
 	a := &resilience.StaleAnswer{Status: x.resp.Status, Body: bytes.Clone(x.kept), At: time.Now()}
 	for i := range x.resp.Fields {
 		f := &x.resp.Fields[i]
-		if !f.Drop && f.ID != FieldContentLength && f.ID != FieldTransferEncoding && f.ID != FieldTrailer && !equalFold(f.Name, "date") {
+		if !f.Drop && f.ID != FieldContentLength && f.ID != FieldTransferEncoding && f.ID != FieldTrailer && !equalFold(f.Name, "date") && !equalFold(f.Name, "age") {
 			a.Fields = append(a.Fields, [2]string{strings.Clone(f.Name), strings.Clone(f.Value)})
 		}
 	}
