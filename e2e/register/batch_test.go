@@ -20,7 +20,7 @@ func TestAllOfANode(t *testing.T) {
 	names := []string{"shop", "cart", "pay"}
 	document := fmt.Sprintf(`
 node: {id: pod}
-limits: {drain_grace: 100ms, drain_timeout: 15s}
+limits: {drain_grace: 100ms, drain_timeout: 20s}
 registries: {a: {consul: {address: %q}}, b: {consul: {address: %q}}}
 inbound:
 `, alive.HTTP, dies.HTTP)
@@ -30,14 +30,14 @@ inbound:
 	p := sidecartest.Run(t, "%s", document)
 	for _, agent := range []*consultest.Agent{alive, dies} {
 		for _, name := range names {
-			becomes(t, agent, name, "passing", 10*time.Second)
+			becomes(t, agent, name, "passing", 20*time.Second)
 		}
 	}
 	dies.Kill(t)
 	p.Signal(t, syscall.SIGTERM)
 	began := time.Now()
 	for _, name := range names {
-		becomes(t, alive, name, "", 3*time.Second)
+		becomes(t, alive, name, "", 8*time.Second)
 	}
 	t.Logf("all gone after %v", time.Since(began))
 	if code := p.Wait(t, 30*time.Second); code != 0 {

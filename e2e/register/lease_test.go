@@ -54,7 +54,7 @@ func TestLeases(t *testing.T) {
 	for i := range pods {
 		pods[i] = startLeased(t, agent, app, name(i))
 	}
-	sidecartest.Eventually(t, 30*time.Second, "all are registered", func() bool { return well(t, agent) == all })
+	sidecartest.Eventually(t, time.Minute, "all are registered", func() bool { return well(t, agent) == all })
 
 	for _, p := range pods[:told] {
 		p.Signal(t, syscall.SIGTERM)
@@ -90,19 +90,19 @@ func TestLeaseOfTheKilled(t *testing.T) {
 	app := sidecartest.Answer(t, sidecartest.OK("shop"))
 	a := startLeased(t, agent, app, "shop-a", "DRAIN=5m")
 	b := startLeased(t, agent, app, "shop-b")
-	sidecartest.Eventually(t, 10*time.Second, "both are registered", func() bool { return well(t, agent) == 2 })
+	sidecartest.Eventually(t, 20*time.Second, "both are registered", func() bool { return well(t, agent) == 2 })
 	a.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 10*time.Second, "one is out", func() bool { return well(t, agent) == 1 })
+	sidecartest.Eventually(t, 20*time.Second, "one is out", func() bool { return well(t, agent) == 1 })
 	a.Signal(t, syscall.SIGKILL)
 	killed := time.Now()
 	b.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 10*time.Second, "the other one waits", func() bool {
+	sidecartest.Eventually(t, 20*time.Second, "the other one waits", func() bool {
 		return b.Metric(t, "sidecar_registration_actions_total", `action="lease"`, `result="waiting"`) == 1
 	})
 	if n := well(t, agent); n != 1 {
 		t.Errorf("%d are well while it waits", n)
 	}
-	if code := b.Wait(t, 40*time.Second); code != 0 {
+	if code := b.Wait(t, 90*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if took := time.Since(killed); took < 5*time.Second || !strings.Contains(b.Said(), "lease service=shop to=taken") {
@@ -116,17 +116,17 @@ func TestLeaseNotToBeHad(t *testing.T) {
 	app := sidecartest.Answer(t, sidecartest.OK("shop"))
 	a := startLeased(t, agent, app, "shop-a", "WAIT=1s")
 	b := startLeased(t, agent, app, "shop-b", "WAIT=1s")
-	sidecartest.Eventually(t, 10*time.Second, "both are registered", func() bool { return well(t, agent) == 2 })
+	sidecartest.Eventually(t, 20*time.Second, "both are registered", func() bool { return well(t, agent) == 2 })
 	var session struct{ ID string }
 	agent.Call(t, "PUT", "/v1/session/create", map[string]string{"TTL": "1h"}, &session)
 	agent.Call(t, "PUT", "/v1/kv/sidecar-leases/shop/0?acquire="+session.ID, "shop-z", nil)
 	a.Signal(t, syscall.SIGTERM)
-	if code := a.Wait(t, 20*time.Second); code != 0 || !strings.Contains(a.Said(), "lease service=shop to=timeout") {
+	if code := a.Wait(t, 40*time.Second); code != 0 || !strings.Contains(a.Said(), "lease service=shop to=timeout") {
 		t.Errorf("exit code %d: %s", code, a.Said())
 	}
 	agent.Kill(t)
 	b.Signal(t, syscall.SIGTERM)
-	if code := b.Wait(t, 30*time.Second); code != 0 || !strings.Contains(b.Said(), "lease service=shop to=unavailable") {
+	if code := b.Wait(t, 60*time.Second); code != 0 || !strings.Contains(b.Said(), "lease service=shop to=unavailable") {
 		t.Errorf("exit code %d: %s", code, b.Said())
 	}
 }

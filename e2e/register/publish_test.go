@@ -3,7 +3,6 @@ package register
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/sidecar-mesh/sidecar/e2e/consultest"
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
@@ -21,28 +20,28 @@ node: {service: shop, id: pod}
 registries: {main: {consul: {address: %q}}}
 config_center: {consul: {registry: main, prefix: mesh/}}
 inbound:
-- {app: %q, health: {http: /, interval: 200ms}, register: {to: main, ttl: 3s, publish_policy: service}, policy: {%s}}`, consul.HTTP, app.Address, policy)
+- {app: %q, health: {http: /, interval: 200ms}, register: {to: main, ttl: 12s, publish_policy: service}, policy: {%s}}`, consul.HTTP, app.Address, policy)
 	}
 	p := sidecartest.Run(t, "%s", document("timeout: 7s"))
 	published := func(want string) {
 		t.Helper()
-		sidecartest.Eventually(t, 5*time.Second, want+" is published", func() bool {
+		sidecartest.Eventually(t, soon, want+" is published", func() bool {
 			got, _ := consul.KV(t, "mesh/published/shop")
 			return got == want
 		})
 	}
 	published(`{"policy":{"timeout":"7s"}}`)
-	becomes(t, consul, "shop", "passing", 5*time.Second)
+	becomes(t, consul, "shop", "passing", soon)
 	app.Kill()
-	becomes(t, consul, "shop", "critical", 2*time.Second)
+	becomes(t, consul, "shop", "critical", soon)
 	app.Start(t)
-	becomes(t, consul, "shop", "passing", 2*time.Second)
+	becomes(t, consul, "shop", "passing", soon)
 	if n := p.Metric(t, "sidecar_registration_actions_total", `action="publish"`, `result="written"`); n != 1 {
 		t.Errorf("written %v times", n)
 	}
 	p.Write(t, "%s", document("timeout: 9s"))
 	published(`{"policy":{"timeout":"9s"}}`)
-	sidecartest.Eventually(t, 2*time.Second, "two documents were written", func() bool {
+	sidecartest.Eventually(t, soon, "two documents were written", func() bool {
 		return p.Metric(t, "sidecar_registration_actions_total", `action="publish"`, `result="written"`) == 2
 	})
 }

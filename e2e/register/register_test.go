@@ -18,13 +18,17 @@ import (
 
 func TestMain(m *testing.M) { sidecartest.Main(m) }
 
+// soon bounds what is to happen at once. It is shorter than the ttl of what is registered: what the registry would find out by
+// itself is too late.
+const soon = 10 * time.Second
+
 // provider is a document of a sidecar that registers its app.
 func provider(consul *consultest.Agent, app, more string) string {
 	return fmt.Sprintf(`
 node: {service: shop, id: pod, group: core, version: v3, zone: z1}
 limits: {drain_grace: 200ms, drain_timeout: 20s}
 registries: {main: {consul: {address: %q}}}
-inbound: [{app: %q, health: {http: /, interval: 200ms}, register: {to: main, tags: [blue], ttl: 3s, %s}}]`, consul.HTTP, app, more)
+inbound: [{app: %q, health: {http: /, interval: 200ms}, register: {to: main, tags: [blue], ttl: 12s, %s}}]`, consul.HTTP, app, more)
 }
 
 // state is the state of the only instance of a service in the catalogue; empty if there is none.
@@ -73,34 +77,37 @@ func TestLife(t *testing.T) {
 	app := sidecartest.NewEndpoint(t)
 	app.Kill()
 	p := sidecartest.Run(t, "%s", provider(consul, app.Address, "meta: {team: web}"))
-	becomes(t, consul, "shop", "critical", 5*time.Second)
+	becomes(t, consul, "shop", "critical", soon)
 	app.Start(t)
-	becomes(t, consul, "shop", "passing", 5*time.Second)
+	becomes(t, consul, "shop", "passing", soon)
 	i := consul.Instances(t, "shop")[0]
 	if i.Address != p.Inbound || strings.Join(i.Tags, " ") != "blue" || i.Meta["group"] != "core" || i.Meta["version"] != "v3" || i.Meta["team"] != "web" {
 		t.Errorf("%+v", i)
 	}
 	app.Kill()
-	t.Logf("critical %v after the app's death", becomes(t, consul, "shop", "critical", 2*time.Second))
+	t.Logf("critical %v after the app's death", becomes(t, consul, "shop", "critical", soon))
 	app.Start(t)
-	becomes(t, consul, "shop", "passing", 2*time.Second)
+	becomes(t, consul, "shop", "passing", soon)
 
+	// Between the two it may be gone for too short a time to be seen.
+	registered := func() float64 {
+		return p.Metric(t, "sidecar_registration_actions_total", `action="register"`, `result="ok"`)
+	}
+	before := registered()
 	consul.Deregister(t, i.ID)
-	becomes(t, consul, "shop", "", time.Second)
-	becomes(t, consul, "shop", "passing", 5*time.Second)
+	sidecartest.Eventually(t, soon, "it is registered again", func() bool { return registered() > before })
+	becomes(t, consul, "shop", "passing", soon)
 
 	var v struct {
 		Registrations []struct{ Registry, ID, State string }
 	}
-	get(t, p.Admin, "/services/shop", &v)
-	if len(v.Registrations) != 1 || v.Registrations[0].State != "passing" || v.Registrations[0].ID != i.ID {
-		t.Errorf("%+v", v)
-	}
-	if n := p.Metric(t, "sidecar_registration_state", `service="shop"`, `state="passing"`); n != 1 {
-		t.Errorf("sidecar_registration_state %v", n)
-	}
+	sidecartest.Eventually(t, soon, "the sidecar says so", func() bool {
+		get(t, p.Admin, "/services/shop", &v)
+		return len(v.Registrations) == 1 && v.Registrations[0].State == "passing" && v.Registrations[0].ID == i.ID &&
+			p.Metric(t, "sidecar_registration_state", `service="shop"`, `state="passing"`) == 1
+	})
 	p.Signal(t, syscall.SIGTERM)
-	t.Logf("gone %v after SIGTERM", becomes(t, consul, "shop", "", 2*time.Second))
+	t.Logf("gone %v after SIGTERM", becomes(t, consul, "shop", "", soon))
 	app.Kill()
 	if code := p.Wait(t, 15*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -118,7 +125,7 @@ func TestRefused(t *testing.T) {
 	refused := func(reason string) {
 		t.Helper()
 		var v struct{ Reason, Detail string }
-		sidecartest.Eventually(t, 15*time.Second, "refused: "+reason, func() bool {
+		sidecartest.Eventually(t, 40*time.Second, "refused: "+reason, func() bool {
 			return sidecartest.Dials(p.Health) && get(t, p.Health, "/ready", &v) == 503 && v.Reason == "registration" && strings.Contains(v.Detail, reason+": ")
 		})
 		if got := consul.Instances(t, "shop"); len(got) != 0 {
@@ -131,18 +138,18 @@ func TestRefused(t *testing.T) {
 	consul.PutKV(t, "rules/catalogue/shop", "blue\ngreen\n")
 	refused("unknown_group")
 	consul.PutKV(t, "rules/catalogue/shop", "blue\ncore\n")
-	becomes(t, consul, "shop", "passing", 15*time.Second)
-	sidecartest.Eventually(t, time.Second, "ready", func() bool { return get(t, p.Health, "/ready", nil) == 200 })
+	becomes(t, consul, "shop", "passing", 40*time.Second)
+	sidecartest.Eventually(t, soon, "ready", func() bool { return get(t, p.Health, "/ready", nil) == 200 })
 
 	consul.PutKV(t, "rules/offline/shop", "planned work")
-	becomes(t, consul, "shop", "", 5*time.Second)
+	becomes(t, consul, "shop", "", 20*time.Second)
 	var v struct {
 		Registrations []struct{ State, Reason string }
 	}
-	get(t, p.Admin, "/services/shop", &v)
-	if v.Registrations[0].State != "offline" || v.Registrations[0].Reason != "planned work" {
-		t.Errorf("%+v", v)
-	}
+	sidecartest.Eventually(t, soon, "the sidecar says so", func() bool {
+		get(t, p.Admin, "/services/shop", &v)
+		return len(v.Registrations) == 1 && v.Registrations[0].State == "offline" && v.Registrations[0].Reason == "planned work"
+	})
 	consul.DeleteKV(t, "rules/offline/shop")
-	becomes(t, consul, "shop", "passing", 5*time.Second)
+	becomes(t, consul, "shop", "passing", 20*time.Second)
 }

@@ -21,9 +21,9 @@ func newPod(t testing.TB, consul *consultest.Agent, n int) *pod {
 	app := sidecartest.Answer(t, sidecartest.OK(fmt.Sprint(n)))
 	return &pod{app: app, sidecar: sidecartest.Run(t, `
 node: {service: shop, id: pod-%d}
-limits: {drain_grace: 300ms, drain_timeout: 12s}
+limits: {drain_grace: 1s, drain_timeout: 12s}
 registries: {main: {consul: {address: %q}}}
-inbound: [{app: %q, health: {interval: 200ms}, register: {to: main, ttl: 3s}}]
+inbound: [{app: %q, health: {interval: 200ms}, register: {to: main, ttl: 12s}}]
 telemetry: {access_log: {format: none}}`, n, consul.HTTP, app.Address)}
 }
 
@@ -47,7 +47,7 @@ func fleet(t testing.TB, n int, policy string) (*consultest.Agent, []*pod, *side
 	for i := range pods {
 		pods[i] = newPod(t, consul, i)
 	}
-	sidecartest.Eventually(t, 20*time.Second, "all are registered", func() bool { return passing(t, consul) == n })
+	sidecartest.Eventually(t, time.Minute, "all are registered", func() bool { return passing(t, consul) == n })
 	consumer := sidecartest.Run(t, `
 registries: {main: {consul: {address: %q}}}
 services: {shop: {from: main, policy: {%s}}}
@@ -65,14 +65,14 @@ func TestRollingRestart(t *testing.T) {
 	for i, old := range pods {
 		old.sidecar.Signal(t, syscall.SIGTERM)
 		newPod(t, consul, n+i)
-		sidecartest.Eventually(t, 20*time.Second, "the next one is registered and the old one is not", func() bool {
+		sidecartest.Eventually(t, 40*time.Second, "the next one is registered and the old one is not", func() bool {
 			return passing(t, consul) == n && len(consul.Instances(t, "shop")) == n
 		})
 	}
 	for _, old := range pods {
-		sidecartest.Eventually(t, 20*time.Second, "nobody is let in any more", func() bool { return sidecartest.Refuses(old.sidecar.Inbound) })
+		sidecartest.Eventually(t, 40*time.Second, "nobody is let in any more", func() bool { return sidecartest.Refuses(old.sidecar.Inbound) })
 		old.app.Close()
-		if code := old.sidecar.Wait(t, 15*time.Second); code != 0 {
+		if code := old.sidecar.Wait(t, 30*time.Second); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 	}
@@ -92,11 +92,11 @@ func TestKilled(t *testing.T) {
 	load := sidecartest.Steady(t, sidecartest.Call{Address: consumer.Outbound, Host: "shop", Path: "/", Callers: 4, Pause: 2 * time.Millisecond})
 	began := time.Now()
 	pods[0].app.Close()
-	sidecartest.Eventually(t, 2*time.Second, "the dead app is critical", func() bool { return passing(t, consul) == 3 })
+	sidecartest.Eventually(t, soon, "the dead app is critical", func() bool { return passing(t, consul) == 3 })
 	t.Logf("critical after %v", time.Since(began))
 	pods[1].sidecar.Signal(t, syscall.SIGKILL)
 	pods[1].app.Close()
-	sidecartest.Eventually(t, 10*time.Second, "the dead node is critical", func() bool { return passing(t, consul) == 2 })
+	sidecartest.Eventually(t, time.Minute, "the dead node is critical", func() bool { return passing(t, consul) == 2 })
 	t.Logf("the node after %v", time.Since(began))
 	load.Stop()
 	if calls, failed := load.Count(); failed > 0 || calls < 100 {

@@ -51,19 +51,19 @@ registries: {main: {consul: {address: "https://%s", token_file: %q, tls: {ca_fil
 config_center: {consul: {registry: main}}
 discovery: {ready_wait: 1s, snapshot_dir: none}
 services: {web: {from: main}}
-inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, register: {to: main, ttl: 3s, rules: rules, publish_policy: service, lease: {wait: 5s}}}]`,
+inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, register: {to: main, ttl: 12s, rules: rules, publish_policy: service, lease: {wait: 10s}}}]`,
 			agent.HTTPS, file, ca, keys.Cert, keys.Key, app.Address)
 	}
 	p := sidecartest.Launch(t, sidecartest.Build(t), document(keys.CA))
 	failed := func(reason string) float64 {
 		return p.Metric(t, "sidecar_discovery_failures_total", `source="main"`, `reason="`+reason+`"`)
 	}
-	sidecartest.Eventually(t, 10*time.Second, "the lack of rights is named", func() bool { return sidecartest.Dials(p.Metrics) && failed("forbidden") > 0 })
+	sidecartest.Eventually(t, 20*time.Second, "the lack of rights is named", func() bool { return sidecartest.Dials(p.Metrics) && failed("forbidden") > 0 })
 	if got := agent.Instances(t, "shop"); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 
-	sidecartest.Eventually(t, 10*time.Second, "it serves all the same", func() bool { return sidecartest.Dials(p.Outbound) })
+	sidecartest.Eventually(t, 20*time.Second, "it serves all the same", func() bool { return sidecartest.Dials(p.Outbound) })
 	name, able := agent.Token(t, rights)
 	write(able)
 	ask := func(service string) string {
@@ -74,7 +74,7 @@ inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, r
 	sidecartest.Eventually(t, 20*time.Second, "web is found", func() bool { return ask("web") == "web" })
 	sidecartest.Eventually(t, 20*time.Second, "the documents are read", func() bool { return ask("extra") == "web" })
 	becomes(t, agent, "shop", "passing", 20*time.Second)
-	sidecartest.Eventually(t, 10*time.Second, "the policy is published", func() bool {
+	sidecartest.Eventually(t, 20*time.Second, "the policy is published", func() bool {
 		text, _ := agent.KV(t, "sidecar/published/shop")
 		return strings.Contains(text, "3s")
 	})
@@ -92,12 +92,12 @@ inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, r
 	// What the agent tells the servers of shop it tells by the new token.
 	becomes(t, agent, "shop", "passing", 20*time.Second)
 	app.Kill()
-	becomes(t, agent, "shop", "critical", 10*time.Second)
+	becomes(t, agent, "shop", "critical", soon)
 	app.Start(t)
-	becomes(t, agent, "shop", "passing", 10*time.Second)
+	becomes(t, agent, "shop", "passing", soon)
 
 	p.Signal(t, syscall.SIGTERM)
-	becomes(t, agent, "shop", "", 5*time.Second)
+	becomes(t, agent, "shop", "", 10*time.Second)
 	app.Kill()
 	if code := p.Wait(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -110,6 +110,6 @@ inbound: [{app: %q, health: {http: /, interval: 200ms}, policy: {timeout: 3s}, r
 	}
 
 	p = sidecartest.Launch(t, sidecartest.Build(t), document(keys.Cert)) // no authority that signed the server's
-	sidecartest.Eventually(t, 10*time.Second, "the wrong authority is named", func() bool { return sidecartest.Dials(p.Metrics) && failed("unreachable") > 0 })
+	sidecartest.Eventually(t, 20*time.Second, "the wrong authority is named", func() bool { return sidecartest.Dials(p.Metrics) && failed("unreachable") > 0 })
 	p.Says(t, "certificate")
 }
