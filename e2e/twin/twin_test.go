@@ -96,13 +96,65 @@ func TestTwins(t *testing.T) {
 			}
 			f := r.Variants[0].Traffic[0]
 			virtual := seen{f.Success, f.Load, f.P50, f.P90}
-			real := w.play(t, s)
-			t.Logf("virtual %+v, real %+v", virtual, real)
-			if math.Abs(virtual.success-real.success) > successApart || math.Abs(virtual.load-real.load) > loadApart ||
-				apart(virtual.p50, real.p50) || apart(virtual.p90, real.p90) {
-				t.Errorf("they do not agree: virtual %+v, real %+v", virtual, real)
-			}
+			tries(t, func() (wrong string) {
+				real := w.play(t, s)
+				t.Logf("virtual %+v, real %+v", virtual, real)
+				if math.Abs(virtual.success-real.success) > successApart || math.Abs(virtual.load-real.load) > loadApart ||
+					apart(virtual.p50, real.p50) || apart(virtual.p90, real.p90) {
+					return fmt.Sprintf("they do not agree: virtual %+v, real %+v", virtual, real)
+				}
+				return ""
+			})
 		})
+	}
+}
+
+// tries plays until nothing is wrong, a few times at most: what other programs do to a time is another thing each time, and a fault of
+// ours is there each time. Where this machine was late by itself in all of them, there is nothing to be said.
+func tries(t *testing.T, play func() (wrong string)) {
+	t.Helper()
+	quiet, wrong := false, ""
+	for range 4 {
+		stop := lateness()
+		wrong = play()
+		behind := stop()
+		if wrong == "" {
+			return
+		}
+		t.Logf("this machine was %v late: %s", behind, wrong)
+		quiet = quiet || behind < late/6
+	}
+	if !quiet {
+		t.Skip("this machine is too busy to compare times")
+	}
+	t.Error(wrong)
+}
+
+// lateness measures how late this machine wakes who sleeps: the P90 of it until stop.
+func lateness() (stop func() time.Duration) {
+	const nap = 20 * time.Millisecond
+	var over []time.Duration
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			start := time.Now()
+			select {
+			case <-ended:
+				return
+			case <-time.After(nap):
+				over = append(over, time.Since(start)-nap)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(ended)
+		<-done
+		if len(over) == 0 {
+			return nap
+		}
+		slices.Sort(over)
+		return over[len(over)*9/10]
 	}
 }
 
