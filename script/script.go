@@ -20,7 +20,7 @@ import (
 
 // Options bounds programs. The zero value has the defaults.
 type Options struct {
-	Time   time.Duration // of one run; default 20 ms
+	Time   time.Duration // of one run for a call; default 20 ms
 	Memory uint64        // by which the heap may grow during a run, in bytes; default 32 MiB
 	// Failed is told each run that failed; it must not block. It may be nil.
 	Failed func(error)
@@ -49,6 +49,10 @@ const (
 	runtimes   = 4        // kept by one program; more are made when more run at once
 	grace      = 10 * time.Millisecond
 	watchEvery = time.Millisecond
+
+	// A run for no call in particular, when a configuration or a list of endpoints is new, may take so many times as long: no
+	// call waits for it, and what it leaves stays until the next change. A machine that stood still must not decide that.
+	ahead = 10
 )
 
 // The ways in which a run fails.
@@ -103,7 +107,11 @@ func (p *program) choose(call *route.ScriptCall) ([]int, error) {
 	done := make(chan answer, 1)
 	sight := &sight{facts: call.Facts}
 	go func() { done <- p.run(vm, call, sight) }()
-	a, ended := p.watch(vm, done)
+	bound := p.o.Time
+	if call.Facts == nil {
+		bound *= ahead
+	}
+	a, ended := p.watch(vm, done, bound)
 	sight.close()
 	if !ended {
 		p.stuck.Add(1)
@@ -129,8 +137,8 @@ type answer struct {
 	err  error
 }
 
-// watch waits for a run, and interrupts one that goes over its bounds; false if even that does not end it.
-func (p *program) watch(vm *goja.Runtime, done <-chan answer) (answer, bool) {
+// watch waits for a run, and interrupts one that goes over its bounds of time and memory; false if even that does not end it.
+func (p *program) watch(vm *goja.Runtime, done <-chan answer, bound time.Duration) (answer, bool) {
 	begin, heap := time.Now(), uint64(0)
 	tick := time.NewTimer(watchEvery)
 	defer tick.Stop()
@@ -150,10 +158,10 @@ func (p *program) watch(vm *goja.Runtime, done <-chan answer) (answer, bool) {
 			heap = now
 		}
 		switch {
-		case broken != nil && took > p.o.Time+grace:
+		case broken != nil && took > bound+grace:
 			return answer{err: broken}, false
 		case broken != nil:
-		case took > p.o.Time:
+		case took > bound:
 			broken = ErrTime
 			vm.Interrupt(broken)
 		case now > heap+p.o.Memory:
