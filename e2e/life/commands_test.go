@@ -9,7 +9,7 @@ import (
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
 
-const patience = 5 * time.Second
+const patience = 20 * time.Second // bounds what is to happen
 
 // TestValidate: exit codes and texts.
 func TestValidate(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%q: exit code %d, want %d and %q\n%s%s", row.args, code, row.code, row.want, stdout, stderr)
 		}
 	}
-	stdout, _, code := run(t, "drain", "--admin", p.Admin, "--wait", "5s")
+	stdout, _, code := run(t, "drain", "--admin", p.Admin, "--wait", "20s")
 	if code != 0 || stdout != "drained\n" {
 		t.Errorf("drain: exit code %d, %q", code, stdout)
 	}

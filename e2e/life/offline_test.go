@@ -34,7 +34,7 @@ func draining(t testing.TB, consumer *sidecartest.Process) string {
 func provider(t testing.TB, name string) *sidecartest.Process {
 	t.Helper()
 	app := sidecartest.Answer(t, sidecartest.OK(name))
-	return sidecartest.Run(t, "limits: {drain_grace: 3s, drain_timeout: 20s}\ninbound: [{service: shop, app: %q}]", app.Address)
+	return sidecartest.Run(t, "limits: {drain_grace: 10s, drain_timeout: 30s}\ninbound: [{service: shop, app: %q}]", app.Address)
 }
 
 // TestOfflineNotice: the first answer of a node that leaves is good, carries the mark, and is the last one that a consumer
@@ -82,7 +82,7 @@ func TestOfflineNotice(t *testing.T) {
 // endpoint itself can, for itself, and comes back when its time is over.
 func TestOfflineForged(t *testing.T) {
 	t.Parallel()
-	const marked, hop = "X-Sidecar-Offline: 1", "Connection: close, X-Sidecar-Offline"
+	const marked, hop = "X-Sidecar-Offline: 3", "Connection: close, X-Sidecar-Offline"
 	app := sidecartest.Answer(t, func(*sidecartest.Message) string { return sidecartest.Reply(200, "app", marked, hop) })
 	p := sidecartest.Run(t, "inbound: [{service: shop, app: %q}]", app.Address)
 	if m := sidecartest.Dial(t, p.Inbound).Ask(t, get, "shop"); m.Status() != 200 || m.Has("x-sidecar-offline") {
@@ -107,7 +107,7 @@ func TestOfflineForged(t *testing.T) {
 	if got := draining(t, consumer); got != itself.Address {
 		t.Errorf("left out: %q, want %s", got, itself.Address)
 	}
-	sidecartest.Eventually(t, 5*time.Second, "it is back", func() bool { return draining(t, consumer) == "" })
+	sidecartest.Eventually(t, patience, "it is back", func() bool { return draining(t, consumer) == "" })
 	if n := consumer.Metric(t, "sidecar_offline_returns_total", `service="shop"`); n != 1 {
 		t.Errorf("%v returns counted", n)
 	}
@@ -128,7 +128,7 @@ func TestOfflineRestart(t *testing.T) {
 	}
 	a.Signal(t, syscall.SIGTERM)
 	a.Signal(t, syscall.SIGINT)
-	a.Wait(t, 5*time.Second)
+	a.Wait(t, patience)
 	sidecartest.AnswerAt(t, a.Inbound, sidecartest.OK("next"))
 	if m := c.Ask(t, get, "shop"); string(m.Body) != "next" {
 		t.Fatalf("%s %q", m.Start, m.Body)

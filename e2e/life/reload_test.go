@@ -26,7 +26,7 @@ func listening(p *sidecartest.Process, document string) string {
 // says waits until a kept-alive connection is answered with a body.
 func says(t *testing.T, c *sidecartest.Conn, body string) {
 	t.Helper()
-	sidecartest.Eventually(t, 5*time.Second, "it says "+body, func() bool {
+	sidecartest.Eventually(t, patience, "it says "+body, func() bool {
 		return string(c.Ask(t, get, "svc").Body) == body
 	})
 }
@@ -76,7 +76,7 @@ func TestReload(t *testing.T) {
 
 	before := p.Metric(t, "sidecar_reloads_total", `result="ok"`)
 	p.Signal(t, syscall.SIGHUP)
-	sidecartest.Eventually(t, 5*time.Second, "SIGHUP counts as a reload", func() bool {
+	sidecartest.Eventually(t, patience, "SIGHUP counts as a reload", func() bool {
 		return p.Metric(t, "sidecar_reloads_total", `result="ok"`) == before+1
 	})
 	var v struct {
@@ -113,7 +113,7 @@ func TestReloadRefused(t *testing.T) {
 	must(t, "GET", p.Admin, "/config", 200, &v)
 	revision := v.Revision
 	p.Write(t, "services: {svc: {hots: [a], policy: {timeout: 5}}}")
-	sidecartest.Eventually(t, 5*time.Second, "the failure is shown", func() bool {
+	sidecartest.Eventually(t, patience, "the failure is shown", func() bool {
 		must(t, "GET", p.Admin, "/config", 200, &v)
 		return v.LastFailed != nil
 	})
@@ -157,7 +157,7 @@ func TestReloadManyMistakes(t *testing.T) {
 		fmt.Fprintf(&b, "  s%d: {nonsense%d: 1}\n", i, i)
 	}
 	p.Write(t, "%s", b.String())
-	sidecartest.Eventually(t, 5*time.Second, "a line with all of them", func() bool {
+	sidecartest.Eventually(t, patience, "a line with all of them", func() bool {
 		for line := range strings.Lines(p.Said()) {
 			if strings.Count(line, ".nonsense") == mistakes {
 				return true
@@ -184,7 +184,7 @@ func TestReloadTakenPort(t *testing.T) {
 	} {
 		failed := p.Metric(t, "sidecar_reloads_total", `result="failed"`)
 		write(t, p.File, document)
-		sidecartest.Eventually(t, 5*time.Second, "it is refused", func() bool {
+		sidecartest.Eventually(t, patience, "it is refused", func() bool {
 			return p.Metric(t, "sidecar_reloads_total", `result="failed"`) == failed+1
 		})
 		says(t, c, "good")
@@ -199,12 +199,12 @@ func TestReloadListeners(t *testing.T) {
 	admin, health := p.Admin, p.Health
 	p.Admin, p.Health = sidecartest.FreeAddress(t), sidecartest.FreeAddress(t)
 	p.Write(t, answering("two"))
-	sidecartest.Eventually(t, 5*time.Second, "the new addresses answer", func() bool {
+	sidecartest.Eventually(t, patience, "the new addresses answer", func() bool {
 		a, _ := call(t, "GET", p.Admin, "/ready", nil)
 		h, _ := call(t, "GET", p.Health, "/ready", nil)
 		return a == 200 && h == 200
 	})
-	sidecartest.Eventually(t, 5*time.Second, "the old ones do not", func() bool { return sidecartest.Refuses(admin) && sidecartest.Refuses(health) })
+	sidecartest.Eventually(t, patience, "the old ones do not", func() bool { return sidecartest.Refuses(admin) && sidecartest.Refuses(health) })
 	must(t, "GET", p.Metrics, "/metrics", 200, nil)
 	if status, _ := call(t, "GET", p.Health, "/config", nil); status != 404 {
 		t.Errorf("/config on listen.health: %d", status)
@@ -226,10 +226,10 @@ func TestReloadAccessLog(t *testing.T) {
 			return strings.Contains(string(text), "service=svc")
 		}
 	}
-	sidecartest.Eventually(t, 5*time.Second, "the file has lines", holds(file))
+	sidecartest.Eventually(t, patience, "the file has lines", holds(file))
 	if err := os.Rename(file, file+".1"); err != nil {
 		t.Fatal(err)
 	}
 	p.Signal(t, syscall.SIGHUP)
-	sidecartest.Eventually(t, 5*time.Second, "the new file has lines", holds(file))
+	sidecartest.Eventually(t, patience, "the new file has lines", holds(file))
 }
