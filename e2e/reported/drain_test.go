@@ -261,7 +261,7 @@ func TestReported093_ReadyMeansServing(t *testing.T) {
 	start := time.Now()
 	p := sidecartest.Launch(t, sidecartest.Build(t), strings.NewReplacer("DNS", silent.LocalAddr().String(), "ORIGIN", origin.Address).Replace(`
 registries: {names: {dns: {servers: ["DNS"], timeout: 10s}}}
-discovery: {ready_wait: 1500ms, snapshot_dir: none}
+discovery: {ready_wait: 3s, snapshot_dir: none}
 services:
   far: {from: names, endpoints: ["far.test:80"]}
   near: {endpoints: ["ORIGIN"]}
@@ -273,7 +273,7 @@ services:
 		t.Errorf("live: %d", n)
 	}
 	sidecartest.Eventually(t, 10*time.Second, "it is ready", func() bool { return status(t, p.Health, "/ready") == 200 })
-	if took := time.Since(start); took < 1400*time.Millisecond {
+	if took := time.Since(start); took < 2900*time.Millisecond {
 		t.Errorf("it was ready after %v", took)
 	}
 	if m := sidecartest.Dial(t, p.Outbound).Ask(t, "GET / HTTP/1.1\r\nHost: near\r\n\r\n"); m.Status() != 200 {

@@ -122,7 +122,7 @@ func TestReported043_SilentPeer(t *testing.T) {
 	fine := sidecartest.ServeHTTP2(t, each(func(p *sidecartest.Peer, f sidecartest.Frame) { p.Headers(f.StreamID, true, ":status", "200") }))
 	p := sidecartest.Run(t, `
 services:
-  svc: {protocol: http2, endpoints: [%q], policy: {timeout: 300ms, breaker: none, outlier: none}}
+  svc: {protocol: http2, endpoints: [%q], policy: {timeout: 1s, breaker: none, outlier: none}}
   fine: {protocol: http2, endpoints: [%q]}
 `, silent.Address, fine.Address)
 	c := sidecartest.DialHTTP2(t, p.Outbound)
@@ -224,7 +224,7 @@ func TestReported049_WebSocketOverHTTP2(t *testing.T) {
 			base64.StdEncoding.EncodeToString(sum[:]))
 		_, _ = io.Copy(c, c.R)
 	})
-	p := sidecartest.Run(t, `services: {svc: {endpoints: [%q], policy: {timeout: 300ms}}}`, origin.Address)
+	p := sidecartest.Run(t, `services: {svc: {endpoints: [%q], policy: {timeout: 1s}}}`, origin.Address)
 	c := sidecartest.DialHTTP2(t, p.Outbound)
 	c.Headers(1, false, ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":path", "/chat", ":authority", "svc",
 		"sec-websocket-version", "13", "origin", "http://app.test")
@@ -233,7 +233,7 @@ func TestReported049_WebSocketOverHTTP2(t *testing.T) {
 		t.Fatal(f.Fields, err)
 	}
 	for i := range 6 {
-		<-time.After(100 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		text := fmt.Sprintf("frame %d", i)
 		c.Data(1, i == 5, []byte(text))
 		if f, err = c.Next(); err != nil || string(f.Data) != text {

@@ -36,7 +36,7 @@ func echo(t *testing.T) *sidecartest.Origin {
 // TestReported049_TimeoutEndsWithThe101: the time-out of the request no longer bounds what was upgraded, busy or quiet.
 func TestReported049_TimeoutEndsWithThe101(t *testing.T) {
 	origin := echo(t)
-	p := sidecartest.Run(t, `services: {svc: {endpoints: [%q], policy: {timeout: 300ms, per_try_timeout: 200ms}}}`, origin.Address)
+	p := sidecartest.Run(t, `services: {svc: {endpoints: [%q], policy: {timeout: 1s, per_try_timeout: 900ms}}}`, origin.Address)
 	quiet, busy := sidecartest.Dial(t, p.Outbound), sidecartest.Dial(t, p.Outbound)
 	for _, c := range []*sidecartest.Conn{quiet, busy} {
 		if m := c.Ask(t, handshake); m.Status() != 101 {
@@ -44,7 +44,7 @@ func TestReported049_TimeoutEndsWithThe101(t *testing.T) {
 		}
 	}
 	for i := range 10 {
-		<-time.After(100 * time.Millisecond)
+		<-time.After(150 * time.Millisecond)
 		_ = busy.Send("busy %d\n", i)
 		busy.Expect(t, fmt.Sprintf("busy %d\n", i))
 	}
