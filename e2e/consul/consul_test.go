@@ -4,6 +4,7 @@ package consul
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/sidecar-mesh/sidecar/e2e/consultest"
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
@@ -11,6 +12,9 @@ import (
 
 // soak says that the long versions are wanted.
 var soak = os.Getenv("SIDECAR_SOAK") != ""
+
+// soon bounds what is in force as soon as Consul says so; TestHowSoon says how soon.
+const soon = 15 * time.Second
 
 func TestMain(m *testing.M) { sidecartest.Main(m) }
 

@@ -45,7 +45,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 			line = strings.ReplaceAll(strings.TrimSpace(line), "127.0.0.1:8500", agent.HTTP)
 			endless := strings.HasPrefix(line, "sidecar config watch")
 			if endless {
-				line = "timeout --preserve-status -s INT 1 " + line
+				line = "timeout --preserve-status -s INT 3 " + line
 			}
 			cmd := exec.Command("sh", "-c", line)
 			cmd.Dir = dir

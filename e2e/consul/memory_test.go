@@ -63,19 +63,19 @@ services: {quiet: {endpoints: [%q]}}`
 	put(t, agent, "services/web", "from: main\npolicy: {use: reads}")
 	put(t, agent, "switches/off", `{service: quiet, enabled: true, answer: {body: "instead"}}`)
 	p := sidecartest.Run(t, config, agent.HTTP, kept, b.Address)
-	seen(t, p, "web", 5*time.Second, "a")
-	seen(t, p, "quiet", 5*time.Second, "instead")
+	seen(t, p, "web", soon, "a")
+	seen(t, p, "quiet", soon, "instead")
 	if c := centre(t, p); !c.Heard || c.Restored != nil || len(c.Documents) != 3 || c.Documents[0].State != "in_force" {
 		t.Errorf("%+v", c)
 	}
 	agent.PutKV(t, "sidecar/policies/reads", "timeout: 5") // with a mistake: the version before it is what counts, and what is kept
-	sidecartest.Eventually(t, 5*time.Second, "it is told", func() bool { return p.Metric(t, "sidecar_config_documents", `state="kept"`) == 1 })
+	sidecartest.Eventually(t, soon, "it is told", func() bool { return p.Metric(t, "sidecar_config_documents", `state="kept"`) == 1 })
 	stop(t, p)
 	agent.Kill(t)
 
 	p = sidecartest.Run(t, config, agent.HTTP, kept, b.Address)
-	seen(t, p, "web", 5*time.Second, "a")
-	seen(t, p, "quiet", 5*time.Second, "instead")
+	seen(t, p, "web", soon, "a")
+	seen(t, p, "quiet", soon, "instead")
 	if c := centre(t, p); c.Heard || c.Restored == nil || len(c.Documents) != 3 || c.Documents[0].Name != "policies/reads" || c.Documents[0].State != "restored" {
 		t.Errorf("%+v", c)
 	}
@@ -86,7 +86,7 @@ services: {quiet: {endpoints: [%q]}}`
 	agent.Restart(t)
 	agent.DeleteKV(t, "sidecar/switches/off")
 	seen(t, p, "quiet", 20*time.Second, "b")
-	sidecartest.Eventually(t, 5*time.Second, "nothing is old any more", func() bool {
+	sidecartest.Eventually(t, soon, "nothing is old any more", func() bool {
 		c := centre(t, p)
 		return c.Heard && c.Restored == nil && p.Metric(t, "sidecar_config_documents", `state="restored"`) == 0
 	})
@@ -105,7 +105,7 @@ services: {quiet: {endpoints: [%q]}}`
 		t.Fatal(err)
 	}
 	p = sidecartest.Run(t, config, agent.HTTP, kept, b.Address)
-	seen(t, p, "web", 5*time.Second, "404")
+	seen(t, p, "web", soon, "404")
 	if n := p.Metric(t, "sidecar_discovery_snapshot_failures_total"); n != 1 {
 		t.Errorf("%v failures", n)
 	}

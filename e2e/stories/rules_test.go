@@ -303,16 +303,18 @@ func TestScripts(t *testing.T) {
 			t.Errorf("the printed script: %q", got)
 		}
 	}
-	if got := string(ask("each", "a").Body) + string(ask("each", "b").Body); got != "ab" {
-		t.Errorf("a script for each call: %q", got)
-	}
+	// It has 20 ms, which a machine that stands still takes from it.
+	sidecartest.Eventually(t, patience, "a script for each call chooses", func() bool {
+		return string(ask("each", "a").Body)+string(ask("each", "b").Body) == "ab"
+	})
+	failed := p.Metric(t, "sidecar_script_failures_total")
 	if m := ask("endless", ""); m.Status() != 200 {
 		t.Errorf("a script without end: %d", m.Status())
 	}
 	if m := ask("strict", ""); m.Status() != 503 || m.Get("x-sidecar-reason") != "no_endpoints" {
 		t.Errorf("a script without end, with force: %d %q", m.Status(), m.Get("x-sidecar-reason"))
 	}
-	if n := p.Metric(t, "sidecar_script_failures_total"); n != 2 {
+	if n := p.Metric(t, "sidecar_script_failures_total") - failed; n != 2 {
 		t.Errorf("%v failures are counted", n)
 	}
 }
