@@ -22,7 +22,7 @@ func (s *session) block(f *frame) error {
 	if s.raw > maxBlock*s.lim.HeaderBytes {
 		return &connError{enhanceYourCalm, "header block too large"}
 	}
-	if err := s.decode(f); err != nil {
+	if err := s.dec.feed(f.payload, f.has(flagEndHeaders)); err != nil {
 		return err
 	}
 	if !f.has(flagEndHeaders) {
@@ -45,27 +45,15 @@ func (s *session) block(f *frame) error {
 	return s.owner.headers(s, s.headID, h)
 }
 
-// decode decodes a fragment piece by piece, and stops where it becomes far too much: an octet may stand for 4 kB.
-func (s *session) decode(f *frame) error {
-	p, last := f.payload, false
-	for !last {
-		n := min(len(p), decodePiece)
-		last = n == len(p)
-		if err := s.dec.feed(p[:n], last && f.has(flagEndHeaders)); err != nil {
-			return err
-		}
-		p = p[n:]
-		if s.head.size > maxBlock*s.lim.HeaderBytes || s.head.count > maxBlock*s.lim.HeaderCount+pseudoFields {
-			return &connError{enhanceYourCalm, "header block decodes to too much"}
-		}
+// field takes a decoded field. Where a block becomes far too much it is decoded no further: an octet may stand for 4 kB.
+func (s *session) field(e *entry) error {
+	h := s.head
+	if h.tooMuch {
+		s.spill += e.size()
+	}
+	h.add(e, s.lim)
+	if h.tooMuch && (h.size > maxBlock*s.lim.HeaderBytes || h.count > maxBlock*s.lim.HeaderCount+pseudoFields) {
+		return &connError{enhanceYourCalm, "header block decodes to too much"}
 	}
 	return nil
-}
-
-// field takes a decoded field.
-func (s *session) field(f field) {
-	if s.head.tooMuch {
-		s.spill += len(f.Name) + len(f.Value) + 32
-	}
-	s.head.add(f, s.lim)
 }

@@ -54,24 +54,31 @@ func (h *head) release() {
 }
 
 // add takes the next field of the block. Above the limits fields are counted and forgotten.
-func (h *head) add(f field, lim *Limits) {
+func (h *head) add(e *entry, lim *Limits) {
 	h.count++
-	h.size += len(f.Name) + len(f.Value) + 32
+	h.size += e.size()
 	if h.size > lim.HeaderBytes || h.count > lim.HeaderCount+pseudoFields {
 		h.tooMuch = true
-		if f.Name == "content-type" && len(f.Value) < mediaType {
-			h.fields = append(h.fields, pipeline.Field{Name: f.Name, Value: f.Value, ID: pipeline.FieldContentType})
+		if e.ID == pipeline.FieldContentType && len(e.Value) < mediaType {
+			h.fields = append(h.fields, e.Field)
 		}
 		return
 	}
-	if h.bad != "" {
-		return
+	switch {
+	case h.bad != "":
+	case e.plain:
+		h.regular = true
+		h.fields = append(h.fields, e.Field)
+	case strings.HasPrefix(e.Name, ":"):
+		h.pseudo(e)
+	default:
+		h.regular = true
+		h.special(e.Field)
 	}
-	if strings.HasPrefix(f.Name, ":") {
-		h.pseudo(f)
-		return
-	}
-	h.regular = true
+}
+
+// special takes a field that is malformed, or means something to us.
+func (h *head) special(f pipeline.Field) {
 	if !validName(f.Name) {
 		h.bad = "malformed field name"
 		return
@@ -80,9 +87,7 @@ func (h *head) add(f field, lim *Limits) {
 		h.bad = "malformed value of field " + f.Name
 		return
 	}
-	id := pipeline.Classify(f.Name)
-	drop := false
-	switch id {
+	switch f.ID {
 	case pipeline.FieldConnection, pipeline.FieldKeepAlive, pipeline.FieldProxyConnection, pipeline.FieldTransferEncoding,
 		pipeline.FieldUpgrade:
 		h.bad = "connection field " + f.Name
@@ -92,27 +97,27 @@ func (h *head) add(f field, lim *Limits) {
 			h.bad = "te other than trailers"
 			return
 		}
-		h.te, drop = true, true
+		h.te, f.Drop = true, true
 	case pipeline.FieldContentLength:
 		n, ok := grammar.ParseLength(f.Value)
 		if !ok || h.length >= 0 && h.length != n {
 			h.bad = "malformed content-length"
 			return
 		}
-		drop = h.length >= 0
+		f.Drop = h.length >= 0
 		h.length = n
 	case pipeline.FieldExpect:
 		h.expect = strings.EqualFold(f.Value, "100-continue")
-		drop = h.expect
+		f.Drop = h.expect
 	case pipeline.FieldHTTP2Settings, pipeline.FieldProxyAuthorization, pipeline.FieldProxy:
-		drop = true
+		f.Drop = true
 	case pipeline.FieldOffline:
-		h.offline, drop = f.Value, true
+		h.offline, f.Drop = f.Value, true
 	}
 	if f.Name == "cookie" {
 		h.cookies++
 	}
-	h.fields = append(h.fields, pipeline.Field{Name: f.Name, Value: f.Value, ID: id, Drop: drop, Secret: f.Sensitive})
+	h.fields = append(h.fields, f)
 }
 
 // mediaType bounds the content type that is kept of a head above the limits: the refusal depends on it.
@@ -154,7 +159,7 @@ func joinCookies(fields []pipeline.Field) {
 // pseudoFields is how many pseudo-fields a head may have beside its fields.
 const pseudoFields = 5
 
-func (h *head) pseudo(f field) {
+func (h *head) pseudo(f *entry) {
 	var p pseudo
 	var to *string
 	switch f.Name {
@@ -272,7 +277,7 @@ func (h *head) response(r *pipeline.Response, method string) string {
 		return "interim response that ends the stream"
 	}
 	r.Reason = ""
-	r.Fields = append(r.Fields[:0], h.fields...)
+	r.Fields, h.fields = h.fields, r.Fields[:0]
 	bodiless := r.Status < 200 || r.Status == 204 || r.Status == 304
 	r.NoBody = bodiless || method == "HEAD" || h.end
 	r.KeepLength = h.length >= 0 && (method == "HEAD" || r.Status == 304)

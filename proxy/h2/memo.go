@@ -6,8 +6,16 @@ import "hash/maphash"
 // in buffers that are used again: so a field is indexed when it comes for the second time, as a copy that stays, which also
 // spares the table what comes only once.
 type memo struct {
-	seed  maphash.Seed
-	slots [memoSlots]noted
+	slots  [memoSlots]noted
+	octets int // of all texts
+}
+
+// seed keeps peers from choosing what collides.
+var seed = maphash.MakeSeed()
+
+// sum is a hash of a field; never 0.
+func sum(name, value string) uint32 {
+	return uint32(maphash.String(seed, name)*31^maphash.String(seed, value)) | 1
 }
 
 // noted is a field that was sent. It is kept small: each connection has many.
@@ -23,26 +31,31 @@ type noted struct {
 const (
 	memoSlots = 128
 	memoBytes = 1 << 10 // what is longer is not indexed
+
+	memoOctets = 16 << 10 // that a connection remembers
 )
 
-// recall returns what is remembered of a field that has been here before; nil: nothing.
-func (m *memo) recall(name, value string) *noted {
+// recall returns what is remembered of a field, with its sum, that has been here before; nil: nothing.
+func (m *memo) recall(name, value string, hash uint32) *noted {
 	if len(name)+len(value) > memoBytes {
 		return nil
 	}
-	h := maphash.String(m.seed, name)*31 ^ maphash.String(m.seed, value)
-	hash := uint32(h) | 1
-	at := &m.slots[h>>1%memoSlots]
+	at := &m.slots[hash>>1%memoSlots]
 	if at.hash != hash {
-		if other := &m.slots[h>>32%memoSlots]; other.hash == hash || at.hash != 0 {
+		if other := &m.slots[hash>>9%memoSlots]; other.hash == hash || at.hash != 0 {
 			at = other
 		}
 	}
 	switch {
 	case at.hash != hash:
+		m.octets -= len(at.text)
 		*at = noted{hash: hash}
 		return nil
 	case at.text == "":
+		if m.octets += len(name) + len(value); m.octets > memoOctets {
+			m.forget()
+			return nil
+		}
 		at.text, at.name = name+value, uint16(len(name))
 	case int(at.name) != len(name) || at.text[:at.name] != name || at.text[at.name:] != value:
 		return nil
@@ -51,4 +64,4 @@ func (m *memo) recall(name, value string) *noted {
 }
 
 // forget frees all places.
-func (m *memo) forget() { clear(m.slots[:]) }
+func (m *memo) forget() { *m = memo{} }

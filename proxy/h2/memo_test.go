@@ -18,7 +18,7 @@ func TestEncoderKeepsNothingOfMessages(t *testing.T) {
 	e, buffer := newEncoder(), make([]byte, 4<<10)
 	e.era = math.MaxUint32 - 5000 // the count of what was indexed starts again meanwhile
 	var got []hpack.HeaderField
-	d := newDecoder(1<<16, func(f hpack.HeaderField) { got = append(got, f) })
+	d := newDecoder(1<<16, func(e *entry) error { got = append(got, text(e)); return nil })
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 20_000 {
 		var want []hpack.HeaderField
@@ -63,7 +63,7 @@ func TestEncoderKeepsNothingOfMessages(t *testing.T) {
 func TestEncoderForgetsOldIndexes(t *testing.T) {
 	e := newEncoder()
 	var got []hpack.HeaderField
-	d := newDecoder(1<<16, func(f hpack.HeaderField) { got = append(got, f) })
+	d := newDecoder(1<<16, func(e *entry) error { got = append(got, text(e)); return nil })
 	thrice := func(name string) {
 		for range 3 { // the first is not indexed, the second is, the third finds its index
 			e.add(name, "value")

@@ -75,10 +75,13 @@ func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
 				continue
 			}
 		}
-		if f.Secret {
+		switch {
+		case f.Secret:
 			s.enc.secret(lowerName(f.Name), f.Value)
-			continue
+		case f.Sum != 0: // it came over HTTP/2: its name is in lower case
+			s.enc.addSum(f.Name, f.Value, f.Sum)
+		default:
+			s.enc.add(lowerName(f.Name), f.Value)
 		}
-		s.enc.add(lowerName(f.Name), f.Value)
 	}
 }

@@ -38,7 +38,6 @@ const (
 	roomy            = 64 << 10 // bytes to be sent, from which on DATA waits
 	maxContinuations = 8        // frames of one header block
 	maxBlock         = 4        // times the limits of a head: of one block, encoded or decoded, before the connection ends
-	decodePiece      = 1 << 10  // octets of a block that are decoded before looking at what became of them
 	tickEvery        = 5 * time.Second
 	ackTime          = 10 * time.Second // for the peer to acknowledge our settings
 	writeStall       = 30 * time.Second

@@ -47,6 +47,8 @@ type Field struct {
 	ID          FieldID
 	Drop        bool // not sent on
 	Secret      bool // no hop may keep it for compression (RFC 7541 7.1.3)
+
+	Sum uint32 // of a field that came over HTTP/2, for the engine's use; 0: there is none
 }
 
 // Classify tells which field a name means, compared without case.

@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"hash/maphash"
 	"strings"
 
 	"golang.org/x/net/http2/hpack"
@@ -9,69 +8,6 @@ import (
 
 // field is a header field.
 type field = hpack.HeaderField
-
-// decoder decodes header blocks. It belongs to the reader goroutine.
-type decoder struct {
-	d     *hpack.Decoder
-	emit  func(field)
-	begun bool // a block is being decoded
-}
-
-func newDecoder(maxString int, emit func(field)) *decoder {
-	d := &decoder{d: hpack.NewDecoder(tableSize, emit), emit: emit}
-	d.d.SetMaxStringLength(maxString)
-	return d
-}
-
-// feed decodes a fragment of a block, the last one if end.
-func (d *decoder) feed(p []byte, end bool) error {
-	if !d.begun {
-		d.begun = true
-		var err error
-		if p, err = d.resize(p); err != nil {
-			return err
-		}
-	}
-	if _, err := d.d.Write(p); err != nil {
-		return &connError{compressionError, err.Error()}
-	}
-	if !end {
-		return nil
-	}
-	d.begun = false
-	if err := d.d.Close(); err != nil {
-		return &connError{compressionError, err.Error()}
-	}
-	return nil
-}
-
-// resize applies the table size updates at the beginning of a block (RFC 7541 4.2): two of them are legal, which the
-// library does not know.
-func (d *decoder) resize(p []byte) ([]byte, error) {
-	for len(p) > 0 && p[0]&0xe0 == 0x20 {
-		n, used := uint64(p[0]&0x1f), 1
-		if n == 0x1f {
-			shift := 0
-			for {
-				if used == len(p) || shift > 28 {
-					return p, nil // split or absurd: the library judges
-				}
-				b := p[used]
-				used++
-				n += uint64(b&0x7f) << shift
-				if shift += 7; b&0x80 == 0 {
-					break
-				}
-			}
-		}
-		if n > tableSize {
-			return nil, &connError{compressionError, "table size update above our limit"}
-		}
-		d.d.SetMaxDynamicTableSize(uint32(n))
-		p = p[used:]
-	}
-	return p, nil
-}
 
 // encoder encodes header blocks. The lock of its connection guards it.
 type encoder struct {
@@ -104,7 +40,7 @@ func (e *encoder) limit(n uint32) {
 
 // constant adds a field whose strings live for ever.
 func (e *encoder) constant(name, value string) {
-	if n := e.recall(name, value); n != nil {
+	if n := e.recall(name, value, sum(name, value)); n != nil {
 		e.again(n)
 		return
 	}
@@ -139,16 +75,19 @@ func (e *encoder) again(n *noted) {
 	}
 }
 
-func (e *encoder) recall(name, value string) *noted {
+func (e *encoder) recall(name, value string, sum uint32) *noted {
 	if e.memo == nil {
-		e.memo = &memo{seed: maphash.MakeSeed()}
+		e.memo = new(memo)
 	}
-	return e.memo.recall(name, value)
+	return e.memo.recall(name, value, sum)
 }
 
 // add adds a field whose strings may live only as long as its message.
-func (e *encoder) add(name, value string) {
-	if n := e.recall(name, value); n != nil {
+func (e *encoder) add(name, value string) { e.addSum(name, value, sum(name, value)) }
+
+// addSum is add for a field whose sum is known.
+func (e *encoder) addSum(name, value string, sum uint32) {
+	if n := e.recall(name, value, sum); n != nil {
 		e.again(n)
 		return
 	}
