@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -83,6 +84,39 @@ func TestUnreadable(t *testing.T) {
 	}
 	if _, err := Load(nil, noEnv); err == nil {
 		t.Error("no path is no error")
+	}
+}
+
+// A pipe is read to its end, as of a shell's <(…); one that nobody writes to is empty, and not waited for.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe.yaml")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load([]string{path}, noEnv); err == nil || err.Error() != path+":1:1: the document is empty" {
+		t.Errorf("got %v", err)
+	}
+	both, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := both.WriteString("node: {service: shop}\n"); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(path, os.O_RDONLY, 0) // keeps what was written while the writer goes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := both.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load([]string{path}, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Node.Service != "shop" {
+		t.Errorf("got %+v", c.Node)
 	}
 }
 

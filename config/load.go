@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -150,9 +151,10 @@ func (d *decoder) expand(path string) []string {
 	return files
 }
 
-// readFile reads a file up to the bound of a document, and one byte more to tell that it is too long.
+// readFile reads a file up to the bound of a document, and one byte more to tell that it is too long. A pipe that nobody writes
+// to is empty: to open it would otherwise wait for somebody.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

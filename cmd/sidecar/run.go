@@ -105,9 +105,12 @@ func run(paths []string) error {
 	err = p.live(signals, failed)
 	cancel()
 	p.close()
-	parts.Wait()
-	p.disk.Flush()
-	log.Info("ended")
+	if ended(&parts) {
+		p.disk.Flush()
+		log.Info("ended")
+	} else {
+		log.Warn("ended without waiting any longer for what is under way, such as a file that cannot be read to its end")
+	}
 	return errors.Join(err, p.rec.Close(closing()))
 }
 
@@ -197,6 +200,22 @@ func (p *process) close() {
 	p.leases.close(p.life.forGood())
 	p.proxy.Close()
 	p.admin.Close(closing())
+}
+
+// ended waits for the parts of the process, and reports whether they came to an end in time: a read from a file system that does
+// not answer cannot be interrupted, and must not keep the process.
+func ended(parts *sync.WaitGroup) bool {
+	all := make(chan struct{})
+	go func() {
+		parts.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+		return true
+	case <-closing().Done():
+		return false
+	}
 }
 
 // closing bounds what is done after the last exchange.

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
@@ -259,7 +260,7 @@ func (c *content) failed(err error) *content {
 }
 
 func slurp(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not be waited for
 	if err != nil {
 		return nil, err
 	}

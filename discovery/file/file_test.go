@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -295,6 +296,13 @@ func TestBounds(t *testing.T) {
 	}
 	if _, err := slurp(filepath.Dir(path)); err == nil {
 		t.Error("a folder was read")
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slurp(pipe); err == nil { // and nobody writes to it: it is not waited for
+		t.Error("a pipe was read")
 	}
 	var b strings.Builder
 	b.WriteString("a: [{address: x:1, labels: {")

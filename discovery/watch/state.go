@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -100,7 +101,7 @@ func (d *digest) path(p string) {
 }
 
 func (d *digest) file(p string) {
-	f, err := os.Open(p)
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not be waited for
 	if err != nil {
 		d.fail(err)
 		return

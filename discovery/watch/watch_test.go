@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,6 +84,19 @@ func TestFile(t *testing.T) {
 	put(t, file, "six")
 	noticed(t, calls)
 	put(t, file, "seven") // the new folder is watched too
+	noticed(t, calls)
+}
+
+// A pipe where a file was is a change, and its end another one: nobody waits for what might be written to it.
+func TestPipe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	put(t, file, "one")
+	calls := watching(t, file)
+	must(t, syscall.Mkfifo(file+".new", 0o600))
+	must(t, os.Rename(file+".new", file))
+	noticed(t, calls)
+	put(t, file+".new", "two")
+	must(t, os.Rename(file+".new", file))
 	noticed(t, calls)
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
 
@@ -232,4 +234,45 @@ func TestReloadAccessLog(t *testing.T) {
 	}
 	p.Signal(t, syscall.SIGHUP)
 	sidecartest.Eventually(t, patience, "the new file has lines", holds(file))
+}
+
+// TestUnreadableToItsEnd: a file that never comes to an end (a pipe that somebody holds; a network file system that does not
+// answer) keeps the process from reading its configuration again, and from nothing else: it serves, and it ends.
+func TestUnreadableToItsEnd(t *testing.T) {
+	t.Parallel()
+	p := sidecartest.Run(t, "%s", answering("one")+"\nlimits: {drain_grace: 0s}")
+	c := sidecartest.Dial(t, p.Outbound)
+	says(t, c, "one")
+	if err := syscall.Mkfifo(p.File+".new", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(p.File+".new", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := os.Rename(p.File+".new", p.File); err != nil {
+		t.Fatal(err)
+	}
+	p.Signal(t, syscall.SIGHUP)
+	if _, err := held.WriteString("services: "); err != nil {
+		t.Fatal(err)
+	}
+	sidecartest.Eventually(t, 5*time.Second, "it reads what was written", func() bool { return unread(t, held) == 0 })
+	says(t, c, "one")
+	p.Signal(t, syscall.SIGTERM)
+	if code := p.Wait(t, 15*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p.Says(t, "ended without waiting any longer")
+}
+
+// unread is how much of what was written to a pipe nobody has read.
+func unread(t *testing.T, pipe *os.File) int {
+	t.Helper()
+	n, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
