@@ -37,36 +37,36 @@ func serve(t *testing.T, protocol, address string) *sidecartest.Process {
 // TestHTTP1 sends the HTTP/1 cases through one sidecar.
 func TestHTTP1(t *testing.T) {
 	t.Parallel()
-	origin := sidecartest.FreePort(t)
-	p := serve(t, "http", "127.0.0.1:"+origin)
-	judge(t, "http1.jsonl", "deviations.txt", "--proxy", p.Outbound, "--origin-port", origin)
+	origin := sidecartest.FreeAddress(t)
+	p := serve(t, "http", origin)
+	judge(t, "http1.jsonl", "deviations.txt", "--proxy", p.Outbound, "--origin", origin)
 }
 
 // TestHTTP2 sends the HTTP/2 cases to the same port.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
-	origin := sidecartest.FreePort(t)
-	p := serve(t, "http", "127.0.0.1:"+origin)
-	judge(t, "http2.jsonl", "deviations.txt", "--proxy", p.Outbound, "--h2-proxy", p.Outbound, "--origin-port", origin)
+	origin := sidecartest.FreeAddress(t)
+	p := serve(t, "http", origin)
+	judge(t, "http2.jsonl", "deviations.txt", "--proxy", p.Outbound, "--h2-proxy", p.Outbound, "--origin", origin)
 }
 
 // TestHTTP1OverHTTP2 sends the HTTP/1 cases through two sidecars that speak HTTP/2 to each other, so that each message is
 // translated there and back.
 func TestHTTP1OverHTTP2(t *testing.T) {
 	t.Parallel()
-	origin := sidecartest.FreePort(t)
-	far := serve(t, "http", "127.0.0.1:"+origin)
+	origin := sidecartest.FreeAddress(t)
+	far := serve(t, "http", origin)
 	near := serve(t, "http2", far.Outbound)
-	judge(t, "http1.jsonl", "deviations-translated.txt", "--proxy", near.Outbound, "--origin-port", origin)
+	judge(t, "http1.jsonl", "deviations-translated.txt", "--proxy", near.Outbound, "--origin", origin)
 }
 
 // TestHTTP2OverHTTP2 sends the HTTP/2 cases through two sidecars.
 func TestHTTP2OverHTTP2(t *testing.T) {
 	t.Parallel()
-	origin := sidecartest.FreePort(t)
-	far := serve(t, "http", "127.0.0.1:"+origin)
+	origin := sidecartest.FreeAddress(t)
+	far := serve(t, "http", origin)
 	near := serve(t, "http2", far.Outbound)
-	judge(t, "http2.jsonl", "deviations-translated.txt", "--proxy", near.Outbound, "--h2-proxy", near.Outbound, "--origin-port", origin)
+	judge(t, "http2.jsonl", "deviations-translated.txt", "--proxy", near.Outbound, "--h2-proxy", near.Outbound, "--origin", origin)
 }
 
 // judge runs the cases of a file, and fails for each that fails and is not explained in the list of deviations.

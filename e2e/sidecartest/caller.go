@@ -93,7 +93,7 @@ func (l *Load) call(c Call, request string) {
 		}
 		start := time.Now()
 		if conn == nil {
-			nc, err := net.DialTimeout("tcp", c.Address, 5*time.Second)
+			nc, err := net.DialTimeout("tcp", c.Address, patience)
 			if err != nil {
 				l.note(0, time.Since(start), err.Error())
 				continue

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Command starts somebody else's server and waits until it listens at an address. The test's end kills it.
@@ -31,7 +30,7 @@ func Command(t testing.TB, address, name string, args ...string) {
 			t.Logf("%s said:\n%s", name, said.Tail())
 		}
 	})
-	Eventually(t, 20*time.Second, name+" listens", func() bool { return Dials(address) })
+	Eventually(t, patience, name+" listens", func() bool { return Dials(address) })
 }
 
 // SlowAccept returns the address of an HTTP server whose system takes two connections and lets the others wait in their

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// patience bounds everything that is done on a Conn, unless its deadline is moved.
+// patience bounds what is to happen soon: the start and the end of a process, and everything that is done on a Conn, unless its
+// deadline is moved.
 const patience = 20 * time.Second
 
 // Conn is one end of a TCP connection that speaks HTTP/1 octet by octet, or anything else.
@@ -31,7 +32,7 @@ func NewConn(c net.Conn) *Conn {
 // Dial connects to an address. The test's end closes the connection.
 func Dial(t testing.TB, address string) *Conn {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", address, 5*time.Second)
+	c, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
 		t.Fatal(err)
 	}

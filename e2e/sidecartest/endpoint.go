@@ -46,7 +46,7 @@ func (e *Endpoint) Start(t testing.TB) {
 	if err := e.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, 10*time.Second, "the endpoint serves", func() bool { return Dials(e.Address) })
+	Eventually(t, patience, "the endpoint serves", func() bool { return Dials(e.Address) })
 }
 
 // Kill ends it as kill -9 does.

@@ -46,7 +46,7 @@ type Record struct {
 func (p *Process) Records(t testing.TB, n int) []Record {
 	t.Helper()
 	var list []Record
-	Eventually(t, 5*time.Second, "the access log is written", func() bool {
+	Eventually(t, patience, "the access log is written", func() bool {
 		list = p.records(t)
 		return len(list) >= n
 	})
@@ -73,7 +73,7 @@ func (p *Process) records(t testing.TB) []Record {
 func (p *Process) Record(t testing.TB, path string) Record {
 	t.Helper()
 	var found Record
-	Eventually(t, 5*time.Second, "an access log record of "+path, func() bool {
+	Eventually(t, patience, "an access log record of "+path, func() bool {
 		for _, r := range p.records(t) {
 			if r.Path == path {
 				found = r
@@ -89,7 +89,7 @@ func (p *Process) Record(t testing.TB, path string) Record {
 // there is none, as a series begins with its first event.
 func (p *Process) Metric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.Metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ next:
 
 // Refuses reports whether an address takes no connection.
 func Refuses(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
+	c, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err == nil {
 		_ = c.Close()
 	}
@@ -159,7 +159,7 @@ func (p *Process) OpenFiles(t testing.TB) int {
 func (p *Process) Says(t testing.TB, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
-		Eventually(t, 10*time.Second, "it says "+part, func() bool { return strings.Contains(p.Said(), part) })
+		Eventually(t, patience, "it says "+part, func() bool { return strings.Contains(p.Said(), part) })
 	}
 }
 
@@ -168,7 +168,7 @@ func (p *Process) Reload(t testing.TB, document string, args ...any) {
 	t.Helper()
 	before, failed := p.Metric(t, "sidecar_reloads_total", `result="ok"`), p.Metric(t, "sidecar_reloads_total", `result="failed"`)
 	p.Write(t, document, args...)
-	Eventually(t, 10*time.Second, "the new configuration is in force", func() bool {
+	Eventually(t, patience, "the new configuration is in force", func() bool {
 		if p.Metric(t, "sidecar_reloads_total", `result="failed"`) > failed {
 			t.Fatalf("the configuration was refused: %s", tail(p.Said()))
 		}

@@ -145,7 +145,7 @@ func (o *Origin) Close() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		o.t.Error("a script of an origin does not end")
 	}
 }

@@ -100,12 +100,12 @@ func Run(t testing.TB, document string, args ...any) *Process {
 func Start(t testing.TB, binary, document string, env ...string) *Process {
 	t.Helper()
 	p := Launch(t, binary, document, env...)
-	for deadline := time.After(10 * time.Second); !isReady(p.Health); {
+	for deadline := time.After(patience); !isReady(p.Health); {
 		select {
 		case <-p.exited:
 			t.Fatalf("the sidecar ended before it was ready: %v", p.cmd.ProcessState)
 		case <-deadline:
-			t.Fatal("the sidecar is not ready after 10 s")
+			t.Fatalf("the sidecar is not ready after %v", patience)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -143,7 +143,7 @@ func (p *Process) end(t testing.TB) {
 	_ = p.cmd.Process.Signal(syscall.SIGINT) // a second signal ends a drain
 	select {
 	case <-p.exited:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}
@@ -202,7 +202,7 @@ func (p *Process) Wait(t testing.TB, within time.Duration) int {
 func (p *Process) Said() string { return p.stderr.String() }
 
 func isReady(health string) bool {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + health + "/ready")
 	if err != nil {
 		return false
@@ -213,29 +213,17 @@ func isReady(health string) bool {
 
 // Dials reports whether an address takes connections.
 func Dials(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
+	c, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err == nil {
 		_ = c.Close()
 	}
 	return err == nil
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that was free a moment ago.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	_, port, _ := net.SplitHostPort(freeAddress(t, "127.0.0.1"))
-	return port
-}
-
 // FreeAddress returns a loopback address whose port was free a moment ago, on a host that nobody else has drawn.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	return freeAddress(t, loopback.Own())
-}
-
-func freeAddress(t testing.TB, host string) string {
-	t.Helper()
-	address, err := loopback.Free(host, "0")
+	address, err := loopback.Free(loopback.Own(), "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +234,7 @@ func freeAddress(t testing.TB, host string) string {
 // closed for a moment longer, so it is tried for a while.
 func Listen(t testing.TB, address string) net.Listener {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(5 * time.Millisecond) {
 		l, err := net.Listen("tcp", address)
 		if err == nil {
 			return l

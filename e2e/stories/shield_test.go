@@ -1,6 +1,7 @@
 package stories
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -157,9 +159,9 @@ switches:
 				}
 				defer func() { _ = c.Close() }()
 				_ = c.SetDeadline(time.Now().Add(patience))
-				_, _ = c.Write([]byte("hello")) // reading says what became of it
+				_, sent := c.Write([]byte("hello")) // a reset is told to whoever asks first
 				b, err := io.ReadAll(c)
-				if err != nil {
+				if err != nil || errors.Is(sent, syscall.ECONNRESET) {
 					return "reset"
 				}
 				return string(b)
