@@ -100,12 +100,13 @@ func Run(t testing.TB, document string, args ...any) *Process {
 func Start(t testing.TB, binary, document string, env ...string) *Process {
 	t.Helper()
 	p := Launch(t, binary, document, env...)
-	for deadline := time.After(patience); !isReady(p.Health); {
+	const within = 3 * patience // some have much to read first
+	for deadline := time.After(within); !isReady(p.Health); {
 		select {
 		case <-p.exited:
 			t.Fatalf("the sidecar ended before it was ready: %v", p.cmd.ProcessState)
 		case <-deadline:
-			t.Fatalf("the sidecar is not ready after %v", patience)
+			t.Fatalf("the sidecar is not ready after %v", within)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

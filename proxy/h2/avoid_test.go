@@ -100,8 +100,8 @@ func TestCalmIsObeyed(t *testing.T) {
 			if e.kind == http2.FrameHeaders {
 				ok200(p, e.id)
 				if n == 1 {
-					p.goAway(e.id, http2.ErrCodeEnhanceYourCalm)
 					at[0].Store(time.Now().UnixNano())
+					p.goAway(e.id, http2.ErrCodeEnhanceYourCalm)
 				}
 			}
 		}
@@ -151,9 +151,9 @@ func TestStreamGivenUpForCalm(t *testing.T) {
 					case n > 1:
 						ok200(p, e.id)
 					default:
+						at[0].Store(time.Now().UnixNano())
 						p.reset(e.id, http2.ErrCodeEnhanceYourCalm)
 						p.goAway(e.id, http2.ErrCodeNo)
-						at[0].Store(time.Now().UnixNano())
 					}
 				}
 			})

@@ -79,7 +79,7 @@ func TestDrainOfLateAndIdle(t *testing.T) {
 	if !eventually(func() bool { return r.server.CloseIdle(time.Now(), 50*time.Millisecond) == 0 }) {
 		t.Error("the silent one stays")
 	}
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > patience/2 {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -417,13 +417,13 @@ func TestNoHTTP2There(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			origin := serveConns(t, serve)
 			r := newRig(t, setup{
-				config: strings.Replace(plain2, "breaker: none", "connect_timeout: 200ms, timeout: 2s, breaker: none", 1), origins: []string{origin},
+				config: strings.Replace(plain2, "breaker: none", "connect_timeout: 200ms, timeout: 20s, breaker: none", 1), origins: []string{origin},
 			})
 			c := r.dial2()
 			start := time.Now()
 			c.headers(1, true, get...)
 			head, body, _, err := c.answer(1)
-			if err != nil || !slices.Contains([]string{"502", "503", "504"}, head.get(":status")) || time.Since(start) > 1500*time.Millisecond {
+			if err != nil || !slices.Contains([]string{"502", "503", "504"}, head.get(":status")) || time.Since(start) > 15*time.Second {
 				t.Errorf("%v %s %v after %v", head, body, err, time.Since(start))
 			}
 			t.Logf("%v %s", head, body)

@@ -379,7 +379,7 @@ func TestUp(t *testing.T) {
 			nc := r.dial1()
 			_, _ = io.WriteString(nc, tc.request)
 			if tc.name == "cut" {
-				<-time.After(20 * time.Millisecond)
+				<-time.After(100 * time.Millisecond)
 				_ = nc.(*net.TCPConn).CloseWrite()
 			}
 			select {

@@ -195,7 +195,7 @@ func TestWindowsAreRestored(t *testing.T) {
 func TestStalledStreamIsGivenUp(t *testing.T) {
 	origin, _ := serveHTTP(t, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
 	r := newRig(t, setup{
-		config: plain2, origins: []string{origin}, limits: func(l *h2.Limits) { l.IdleTimeout = 200 * time.Millisecond },
+		config: plain2, origins: []string{origin}, limits: func(l *h2.Limits) { l.IdleTimeout = time.Second },
 	})
 	c := r.dial2(window(0))
 	c.headers(1, true, get...)
@@ -364,13 +364,14 @@ func TestWindowsGrow(t *testing.T) {
 				t.Errorf("%d octets came, and %d are promised of %d", got.Load(), memory.Used(), budget)
 			}
 			taking.Store(false)
-			before := int64(0)
+			before, looks := int64(0), 0
 			if !eventually(func() bool {
-				<-time.After(100 * time.Millisecond)
+				<-time.After(50 * time.Millisecond)
 				now := f.sent.Load() + got.Load()
-				still := now == before
-				before = now
-				return still
+				if looks++; now != before {
+					before, looks = now, 0
+				}
+				return looks == 5
 			}) {
 				t.Error("the origin is not stopped")
 			}

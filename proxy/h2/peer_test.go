@@ -377,7 +377,23 @@ func (p *peer) answer(id uint32) (head event, body []byte, trailers event, err e
 }
 
 // moment waits a moment: what was sent so far shall arrive by itself.
-func (p *peer) moment() { <-time.After(30 * time.Millisecond) }
+func (p *peer) moment() { <-time.After(100 * time.Millisecond) }
+
+// together sends what send does in one piece.
+func (p *peer) together(send func()) {
+	var all bytes.Buffer
+	one := http2.NewFramer(&all, nil)
+	one.AllowIllegalWrites = true
+	p.mu.Lock()
+	before := p.out
+	p.out = one
+	p.mu.Unlock()
+	send()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out = before
+	_, _ = p.nc.Write(all.Bytes())
+}
 
 // dial1 connects a raw client.
 func (r *rig) dial1() net.Conn {
