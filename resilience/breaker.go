@@ -116,7 +116,7 @@ func ResultOf(a Action, o Outcome) (r CallResult, ok bool) {
 	}
 	switch a.Reason {
 	case Timeout, ConnectTimeout:
-		return CallTimedOut, true
+		return CallTimedOut, a.Attempt >= 0 // the caller's time was over before anything was tried
 	case Overloaded, Concurrency, PriorityShed:
 		return CallRejected, true
 	case ConnectFailed, UpstreamReset, UpstreamProtocol:

@@ -64,6 +64,7 @@ type Call struct {
 	stale               bool // the replay on a fresh connection was used
 	committed           bool
 	broken              bool // a breaker is open or half-open
+	halted              bool // an endpoint wants no further attempt
 	overlaps            bool // a second attempt may still begin beside the first
 	done                bool
 }
@@ -114,6 +115,7 @@ func (c *Call) Result(now time.Time, slot int, o Outcome) Action {
 	}
 	bit := uint8(1) << slot
 	c.live &^= bit
+	c.halted = c.halted || o.Pushback < 0
 	c.last = o.reason()
 	if o.Broken { // also for what another attempt, still in flight, comes to
 		c.broken, c.overlaps = true, false
@@ -189,7 +191,7 @@ func (c *Call) refuse(o Outcome) Why {
 	switch {
 	case c.committed, c.p.Retries <= 0, !c.p.On.Match(o), !c.idempotent && (o.Sent || o.Kind == Answered):
 		return WhyNotRetryable
-	case o.Pushback < 0:
+	case c.halted:
 		return WhyPushback
 	case !c.atHand(o):
 		return WhyBody

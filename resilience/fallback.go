@@ -72,6 +72,9 @@ func (f *Failures) Answer(o Outcome) bool {
 	return o.Kind == Answered && (f.answers.Answer(o.Status) || o.GRPC != NotGRPC && f.answers.GRPC>>o.GRPC&1 == 1)
 }
 
+// GRPC reports whether some status of gRPC is replaced.
+func (f *Failures) GRPC() bool { return f.answers.GRPC != 0 }
+
 // Bounds of a Stale.
 const (
 	staleEntries = 256

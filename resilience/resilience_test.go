@@ -131,6 +131,10 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%v: counted %v, %t", c.kind, r, ok)
 		}
 	}
+	late := resilience.Action{Verb: resilience.Fail, Reason: resilience.Timeout, Attempt: -1}
+	if r, ok := resilience.ResultOf(late, resilience.Outcome{}); ok {
+		t.Errorf("a call whose time was over when it came counted as %v", r)
+	}
 	for status, want := range map[int]resilience.CallResult{200: resilience.CallOK, 404: resilience.CallOK, 500: resilience.CallFailed, 503: resilience.CallFailed} {
 		r, ok := resilience.ResultOf(resilience.Action{Verb: resilience.Finish}, resilience.Outcome{Status: status})
 		if !ok || r != want {

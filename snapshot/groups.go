@@ -8,19 +8,19 @@ import (
 
 // grouped leaves of a service's endpoints those of the group that we call, or of the groups it was switched to (S-133).
 // Where no group is asked for, endpoints of groups that are switched away get no calls.
-func (c *compiler) grouped(s *Service, list []*config.Endpoint) []*config.Endpoint {
-	if s.Config.Group == "" && len(c.cfg.Groups) == 0 {
+func (c *compiler) grouped(s *Service, cfg *config.Service, list []*config.Endpoint) []*config.Endpoint {
+	if cfg.Group == "" && len(c.cfg.Groups) == 0 {
 		return list
 	}
 	keep := map[string]bool{}
 	note := func(group string) []string {
-		to, by := c.cfg.Switched(s.Name, group)
+		to, by := c.cfg.Switched(cfg.Name, group)
 		if by != nil && !slices.Contains(s.Switches, by) {
 			s.Switches = append(s.Switches, by)
 		}
 		return to
 	}
-	if want := s.Config.Group; want != "" {
+	if want := cfg.Group; want != "" {
 		for _, g := range note(want) {
 			keep[g] = true
 		}

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,11 +52,7 @@ func (c *compiler) shadow(cfg *config.Service) *Service {
 	p.Outlier.Off.Value, p.Breaker.Off.Value, p.Mirror.Value, p.Fallback.Value = true, true, config.Mirror{}, config.Fallback{}
 	s := &Service{Name: name, Protocol: cfg.Protocol, Policy: p, set: set}
 	if set != nil {
-		list := set.List
-		if cfg.Group != "" {
-			list = slices.DeleteFunc(slices.Clone(list), func(e *config.Endpoint) bool { return e.Group != cfg.Group })
-		}
-		s.Endpoints = endpoints(s, c.others(s, list), was)
+		s.Endpoints = endpoints(s, c.grouped(s, cfg, c.others(s, set.List)), was)
 	}
 	c.aside[name] = s
 	c.fill(s, was)

@@ -194,3 +194,27 @@ services:
 		}
 	}
 }
+
+// TestMirrorFollowsGroups: copies leave a group that is switched away, as calls do (S-133).
+func TestMirrorFollowsGroups(t *testing.T) {
+	for _, c := range []struct{ group, switched, want string }{
+		{"", "[]", "10.0.0.1:80 10.0.0.2:80"},
+		{"", "[{service: next, from: bj, to: [sh]}]", "10.0.0.2:80"},
+		{"group: bj, ", "[]", "10.0.0.1:80"},
+		{"group: bj, ", `[{service: "*", from: bj, to: [sh]}]`, "10.0.0.2:80"},
+	} {
+		s := meshtest.Compile(t, fmt.Sprintf(`services:
+  shop: {endpoints: [10.0.1.1:80], policy: {mirror: {service: next, ratio: 100%%}}}
+  next: {%sendpoints: [{address: 10.0.0.1:80, group: bj}, {address: 10.0.0.2:80, group: sh}]}
+groups: %s
+`, c.group, c.switched))
+		shop, _ := s.Outbound.Get("shop")
+		var got []string
+		for _, e := range shop.Rest.Mirror.To.Endpoints {
+			got = append(got, e.Address)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q, groups %s: copies go to %s, want %s", c.group, c.switched, got, c.want)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func (c *compiler) service(cfg *config.Service) *Service {
 	was := c.was(cfg.Name)
 	if set != nil {
 		s.Sources, s.Notes = set.Sources, set.Notes
-		s.Endpoints = endpoints(s, c.subset(s, c.grouped(s, c.others(s, set.List))), was)
+		s.Endpoints = endpoints(s, c.subset(s, c.grouped(s, cfg, c.others(s, set.List))), was)
 	}
 	c.fill(s, was)
 	s.view, s.programs, s.caller = c.viewOf(s), c.programs, callerOf(&c.cfg.Node)

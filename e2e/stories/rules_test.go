@@ -341,3 +341,21 @@ grey: {v2: {match: {cookie: {grey: "1"}}, labels: {version: grey}, else: %s}}
 		}
 	}
 }
+
+// TestGreyFallsBackWithinScripts: a retry that leaves the endpoints of a grey release stays within what a script leaves (S-123).
+func TestGreyFallsBackWithinScripts(t *testing.T) {
+	never, normal := sidecartest.Answer(t, sidecartest.OK("never")), sidecartest.Answer(t, sidecartest.OK("normal"))
+	p := sidecartest.Run(t, quiet+`services:
+  svc:
+    endpoints: [%q, %q, {address: %q, labels: {version: grey}}]
+    rules: [{runtime: true, script: "endpoints.filter(function (e) { return e.host !== '%s'; })"}]
+    policy: {retry: 1, outlier: none, breaker: none}
+grey: {v2: {match: {cookie: {grey: "1"}}, labels: {version: grey}}}
+`, never.Address, normal.Address, sidecartest.FreeAddress(t), hostOf(never.Address))
+	for range 10 {
+		m := sidecartest.Dial(t, p.Outbound).Ask(t, "GET / HTTP/1.1\r\nHost: svc\r\nCookie: grey=1\r\n\r\n")
+		if string(m.Body) != "normal" {
+			t.Errorf("%d %s", m.Status(), m.Body)
+		}
+	}
+}

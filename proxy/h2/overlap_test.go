@@ -11,9 +11,10 @@ import (
 
 // asked is a call at an origin whose request came to its end.
 type asked struct {
-	p    *peer
-	id   uint32
-	body string
+	p      *peer
+	id     uint32
+	body   string
+	before string // grpc-previous-rpc-attempts
 }
 
 // origins2 listens twice; what comes goes to calls, streams that the client resets to resets.
@@ -21,20 +22,22 @@ func origins2(t *testing.T) (addresses []string, calls chan asked, resets *atomi
 	calls, resets = make(chan asked, 16), new(atomic.Int32)
 	for range 2 {
 		addresses = append(addresses, serve2(t, nil, func(p *peer) {
-			bodies := map[uint32]string{}
+			bodies, before := map[uint32]string{}, map[uint32]string{}
 			for {
 				e, err := p.next()
 				if err != nil {
 					return
 				}
 				switch e.kind {
+				case http2.FrameHeaders:
+					before[e.id] = e.get("grpc-previous-rpc-attempts")
 				case http2.FrameData:
 					bodies[e.id] += string(e.data)
 				case http2.FrameRSTStream:
 					resets.Add(1)
 				}
 				if e.end {
-					calls <- asked{p, e.id, bodies[e.id]}
+					calls <- asked{p, e.id, bodies[e.id], before[e.id]}
 				}
 			}
 		}))
@@ -75,6 +78,9 @@ func TestOverlapGRPC(t *testing.T) {
 				first, second := nextCall(t, calls), nextCall(t, calls)
 				if first.p == second.p || first.body != string(message) || second.body != string(message) {
 					t.Errorf("two at the same endpoint (%t), bodies %q and %q", first.p == second.p, first.body, second.body)
+				}
+				if first.before+second.before != "1" { // which of the two comes first is open
+					t.Errorf("grpc-previous-rpc-attempts %q and %q (gRPC A6)", first.before, second.before)
 				}
 				winner := []asked{first, second}[round&1]
 				winner.answer()

@@ -81,12 +81,14 @@ func (x *Exchange) lower(t time.Time) {
 	}
 }
 
-// previousAttempts tells the endpoint how often the call was tried before (gRPC A6).
+// previousAttempts tells the endpoint how often the call was tried before, attempts that are still on their way included (gRPC
+// A6). A replay is none: nobody saw the one before it.
 func (x *Exchange) previousAttempts() {
-	if !x.call.is || x.out.Retries == 0 {
+	before := x.out.Attempts - 1 - x.out.Replays
+	if !x.call.is || before <= 0 {
 		return
 	}
-	n := strconv.Itoa(x.out.Retries)
+	n := strconv.Itoa(before)
 	for i := range x.Req.Fields {
 		if f := &x.Req.Fields[i]; f.ID == FieldGRPCPrevious {
 			f.Value, f.Drop = n, false
@@ -107,7 +109,7 @@ func (x *Exchange) look(o *resilience.Outcome) {
 		return
 	}
 	body := x.up.Body()
-	if x.rt.Plan.On.GRPC != 0 && x.rt.Plan.Retries > 0 && !body.Buffered() {
+	if x.awaitsStatus() && !body.Buffered() {
 		x.peek(body, time.Now().Add(holdHead))
 	} else if body.Whole() {
 		x.peek(body, time.Time{})
@@ -122,6 +124,20 @@ func (x *Exchange) look(o *resilience.Outcome) {
 	if p := pushback(body.Trailers()); p != 0 {
 		o.Pushback = p
 	}
+}
+
+// awaitsStatus reports whether something may be done about a status that comes right behind its head: a retry, or an answer in
+// its place.
+func (x *Exchange) awaitsStatus() bool {
+	if x.rt.Plan.On.GRPC != 0 && x.rt.Plan.Retries > 0 || x.rt.Fallback != nil && x.rt.Fallback.When.GRPC() {
+		return true
+	}
+	for _, w := range x.rt.StandIns {
+		if w.State.State() != resilience.SwitchOff && w.When.GRPC() {
+			return true
+		}
+	}
+	return false
 }
 
 // ahead is a piece of the response body that was read before the head was sent on.

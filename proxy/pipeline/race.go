@@ -113,6 +113,7 @@ func (x *Exchange) askBackup() (resilience.Action, bool) {
 func (x *Exchange) launch(a resilience.Action) {
 	l := x.lane(a)
 	l.connect, l.link = x.rt.ConnectTimeout, x.link()
+	x.previousAttempts()
 	l.fields = append(l.fields[:0], x.Req.Fields...)
 	l.fields = x.setDeadline(l.fields, a.Until)
 	l.req = x.Req

@@ -36,7 +36,8 @@ func (x *Exchange) turn() {
 	if len(x.tried) == 0 || x.to.Spare() == nil || x.to.Set.Untried(x.tried) {
 		return
 	}
-	x.to, x.tried = x.to.Spare().Under(x.method(), x.Clock), x.tried[:0]
+	method := x.method()
+	x.to, x.tried = x.to.Spare().Under(method, x.Clock).Ask(&x.facts, method), x.tried[:0]
 }
 
 // forbid answers that a rule forbids the call.
