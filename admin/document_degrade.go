@@ -12,6 +12,7 @@ func switchDocument(w *config.Switch) object {
 	put(o, "route", w.Route)
 	put(o, "description", w.Description)
 	put(o, "owner", w.Owner)
+	put(o, "reason", w.Reason)
 	putOpt(o, "enabled", w.Enabled, same[bool])
 	if a := w.Auto; a != nil {
 		o["auto"] = object{

@@ -16,8 +16,22 @@ type Switch struct {
 	Auto        *AutoSwitch
 	Description string
 	Owner       string
+	Reason      string // why Enabled is what it is
+
+	// Below is the switch of this name in a source of lower rank, if that says Enabled: nothing else of it counts, but a write is
+	// one whoever made it. Nil: there is none.
+	Below *Switch
 
 	claims []claim
+}
+
+// Initial is the switch that says whether it begins as on: the one of the config centre, where there is one, since what was
+// written to all must hold in a process that was started later.
+func (s *Switch) Initial() *Switch {
+	if s.Below != nil {
+		return s.Below
+	}
+	return s
 }
 
 // The modes of a Switch.

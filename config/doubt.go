@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,11 @@ func (c *Config) doubts() Errors {
 		all = append(all, c.isolationDoubts(path, s, &base)...)
 		for i, r := range s.Routes {
 			all = append(all, c.routeDoubts(path+".routes["+strconv.Itoa(i)+"]", s, r, &base)...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Switches)) {
+		if w := c.Switches[name]; w.Level == 3 && w.Enabled.Value && w.Reason == "" {
+			all = append(all, w.Enabled.From.errorAt("switches."+name+".enabled", "a switch of level 3 has a large impact: say why it is turned on (reason)"))
 		}
 	}
 	return all

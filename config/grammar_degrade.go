@@ -23,6 +23,7 @@ func switchValue() value[Switch] {
 		ref("auto", "turns it on and off by itself; level 1 only", func(s *Switch) **AutoSwitch { return &s.Auto }, autoSwitchValue()),
 		in("description", "what callers will miss", func(s *Switch) *string { return &s.Description }, line()),
 		in("owner", "whom to ask", func(s *Switch) *string { return &s.Owner }, line()),
+		in("reason", "why enabled is what it is, for the journal", func(s *Switch) *string { return &s.Reason }, line()),
 	}, standIns(func(s *Switch) *StandIn { return &s.Answer }, KindAnswer, KindEmpty, KindError, KindLocal)...)...)
 	read := v.read
 	v.read = func(d *decoder, n *yaml.Node, out *Switch) bool {

@@ -41,6 +41,11 @@ func (a *applied) apply(document string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	a.applyConfig(cfg)
+}
+
+func (a *applied) applyConfig(cfg *config.Config) {
+	a.t.Helper()
 	mesh := &config.Mesh{Config: cfg, Endpoints: map[string]*config.EndpointSet{}}
 	for name, s := range cfg.Services {
 		mesh.Endpoints[name] = &config.EndpointSet{List: s.Endpoints}

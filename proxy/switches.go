@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/resilience"
 	"github.com/sidecar-mesh/sidecar/snapshot"
 	"github.com/sidecar-mesh/sidecar/telemetry"
@@ -126,25 +127,42 @@ func (p *Proxy) noteSwitch(w *snapshot.Switch, from, to resilience.SwitchState, 
 	return e
 }
 
-// settleSwitches makes an edit of `enabled` the write that it is.
+// settleSwitches makes an edit of `enabled` the write that it is, whichever source has it. A switch that is gone is off.
 func (p *Proxy) settleSwitches(prev, next *snapshot.Snapshot) {
 	for _, w := range next.Switches {
 		var was *snapshot.Switch
 		if prev != nil {
 			was = prev.Switch(w.Name)
 		}
-		by := "configuration"
-		if from := w.Config.From.String(); from != "" {
-			by += " " + from
-		}
-		switch {
-		case was == nil && w.Config.Enabled.Value:
-			p.noteSwitch(w, resilience.SwitchOff, w.State.State(), by, "")
+		switch first := w.Config.Initial(); {
+		case was == nil && first.Enabled.Value:
+			p.noteSwitch(w, resilience.SwitchOff, w.State.State(), writtenBy(first), first.Reason)
 		case was == nil:
 			p.o.Recorder.SwitchState(w.Name, int(w.State.State()))
-		case was.Config.Enabled.Value != w.Config.Enabled.Value:
-			p.writeSwitch(w, w.Config.Enabled.Value, by, "")
+		default:
+			if on := w.Config.Enabled.Value; on != was.Config.Enabled.Value {
+				p.writeSwitch(w, on, writtenBy(w.Config), w.Config.Reason)
+			}
+			below, before := w.Config.Below, was.Config.Below
+			if below != nil && (before == nil || before.Enabled.Value != below.Enabled.Value) {
+				p.writeSwitch(w, below.Enabled.Value, writtenBy(below), below.Reason)
+			}
+		}
+	}
+	if prev != nil {
+		for _, was := range prev.Switches {
+			if state := was.State.State(); state != resilience.SwitchOff && next.Switch(was.Name) == nil {
+				p.noteSwitch(was, state, resilience.SwitchOff, "configuration", "it is not in the configuration any more")
+			}
 		}
 	}
 	p.o.Recorder.RetainSwitches(func(name string) bool { return next.Switch(name) != nil })
+}
+
+// writtenBy names a document as the one who made a write.
+func writtenBy(w *config.Switch) string {
+	if from := w.From.String(); from != "" {
+		return "configuration " + from
+	}
+	return "configuration"
 }

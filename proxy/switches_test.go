@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/config"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
@@ -53,9 +54,60 @@ func TestSwitchWrites(t *testing.T) {
 	if len(events) != 3 || events[0].Kind != telemetry.EventSwitch || events[0].By != "ann" || events[0].To != "on" {
 		t.Errorf("events: %+v", events)
 	}
+	if _, err := a.SetSwitch("away", SwitchWrite{On: true, By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
 	a.apply("listen: {outbound: none}\n")
-	if list, _ := a.Switches(); len(list) != 0 {
+	list, journal = a.Switches()
+	if len(list) != 0 {
 		t.Errorf("a switch is left: %+v", list)
+	}
+	if last := journal[len(journal)-1]; last.From != "on" || last.To != "off" || last.Reason == "" {
+		t.Errorf("a switch that was on is gone: %+v", last)
+	}
+}
+
+// TestSwitchOfTwoSources: a switch that a file has is turned by the config centre too. The latest write counts, whoever made it.
+func TestSwitchOfTwoSources(t *testing.T) {
+	a := newApplied(t)
+	const rest = "services: {b: {endpoints: ['10.0.0.1:80']}}\n"
+	apply := func(file, centre string) {
+		t.Helper()
+		base, err := config.LoadBytes("file", []byte("listen: {outbound: none}\n"+rest+"switches: {away: {service: b, empty: {}"+file+"}}\n"), config.RankFile, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var layers []config.Layer
+		if centre != "" {
+			c, err := config.LoadBytes("kv", []byte(rest+"switches: {away: {service: b, error: {}"+centre+"}}\n"), config.RankCenter, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			layers = append(layers, config.Layer{Rank: config.RankCenter, Config: c})
+		}
+		cfg, err := config.Merge(base, layers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.applyConfig(cfg)
+	}
+	for i, step := range []struct{ file, centre, want string }{
+		{"", ", enabled: true, reason: r", "on"}, // also at the start
+		{"", "", "on"},
+		{"", ", enabled: false", "off"},
+		{", enabled: true", ", enabled: false", "on"},
+		{", enabled: true", ", enabled: true", "on"},
+		{", enabled: false", ", enabled: true", "off"},
+		{", enabled: false", "", "off"},
+	} {
+		apply(step.file, step.centre)
+		if got := a.Snapshot().Switch("away"); got.State.State().String() != step.want || got.Config.Answer.Kind != config.KindEmpty {
+			t.Errorf("step %d: %s with %s, want %s", i, got.State.State(), got.Config.Answer.Kind, step.want)
+		}
+	}
+	_, journal := a.Switches()
+	if first := journal[0]; !strings.Contains(first.By, "kv") || first.Reason != "r" {
+		t.Errorf("the first entry: %+v", first)
 	}
 }
 

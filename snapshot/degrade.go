@@ -91,7 +91,7 @@ func (c *compiler) degrade(cfg *config.Switch) *Switch {
 			When: a.When.ErrorRatio, WhenFor: a.When.For, Until: a.Until.ErrorRatio, UntilFor: a.Until.For, Ramp: a.Ramp,
 		}
 	}
-	w.State = resilience.NewSwitch(rule, cfg.Enabled.Value)
+	w.State = resilience.NewSwitch(rule, cfg.Initial().Enabled.Value)
 	if c.prev != nil {
 		if was := c.prev.Switch(cfg.Name); was != nil {
 			w.State = w.State.Adopt(was.State)

@@ -107,11 +107,13 @@ func (s *store) with(c *cobra.Command, do func(ctx context.Context, kv *consul.K
 
 func configPut() *cobra.Command {
 	var s store
+	var confirm bool
 	c := &cobra.Command{
 		Use:   "put NAME [FILE]",
 		Short: "Check a document and write it",
 		Long: `Check a document, alone and with what is there already, and write it. FILE is read from standard input when it is - or
-left out. With -c it is also checked against that file. --cas keeps two writers from overwriting each other.`,
+left out. With -c it is also checked against that file. --cas keeps two writers from overwriting each other. A document that
+turns on a switch of level 3 needs --confirm, and a reason in the document.`,
 		Example: "  sidecar config put services/catalog catalog.yaml --consul 127.0.0.1:8500\n" +
 			"  echo '{service: \"*\", from: bj, to: [sh]}' | sidecar config put groups/bj -c sidecar.yaml --cas 0",
 		Args: func(c *cobra.Command, args []string) error {
@@ -133,10 +135,17 @@ left out. With -c it is also checked against that file. --cas keeps two writers 
 				if err := mayPut(cfg, args[0]); err != nil {
 					return err
 				}
+				if err := confirmed(cfg, args[0], data, confirm); err != nil {
+					return err
+				}
+				if s := shadow(cfg, args[0], data); s != "" {
+					fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", s)
+				}
 				return putDocument(ctx, c.OutOrStdout(), kv, cfg, args[0], data, revision)
 			})
 		},
 	}
+	c.Flags().BoolVar(&confirm, "confirm", false, "yes, also a switch of level 3: its impact is large")
 	return s.casFlag(s.flags(c))
 }
 

@@ -1,7 +1,11 @@
 package consul
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +47,58 @@ services: {reviews: {endpoints: [%q]}}`, agent.HTTP, origin.Address))
 		t.Errorf("delete: %s", out)
 	}
 	each(soon, "origin")
+}
+
+// A switch that a file has is turned by a key, too, in a sidecar that starts later as well: the latest write counts (S-165). Level 3
+// wants a confirmation and a reason (S-159), and what the file wins over is warned of.
+func TestSwitchOfAFile(t *testing.T) {
+	agent := consultest.Dev(t)
+	origin := who(t, "origin")
+	text := fmt.Sprintf(`
+registries: {main: {consul: {address: %q}}}
+config_center: {consul: {registry: main}}
+services: {reviews: {endpoints: [%q]}}
+switches: {away: {service: reviews, level: 3, answer: {body: "[]"}}}`, agent.HTTP, origin.Address)
+	file := filepath.Join(t.TempDir(), "sidecar.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string, args ...string) (string, bool) {
+		cmd := exec.Command(sidecartest.Build(t), append([]string{"config", "put", "-c", file}, args...)...)
+		cmd.Stdin = strings.NewReader(text)
+		out, err := cmd.CombinedOutput()
+		return string(out), err == nil
+	}
+	early := sidecartest.Run(t, "%s", text)
+	seen(t, early, "reviews", soon, "origin")
+	const on = `{service: reviews, enabled: true, answer: {body: "not this"}, reason: fire}`
+	for _, c := range []struct {
+		text string
+		args []string
+	}{
+		{on, []string{"switches/away"}},
+		{strings.Replace(on, ", reason: fire", "", 1), []string{"switches/away", "--confirm"}},
+	} {
+		if out, ok := write(c.text, c.args...); ok || !strings.Contains(out, "level 3") {
+			t.Errorf("%s is written: %s", c.text, out)
+		}
+	}
+	if out, ok := write(on, "switches/away", "--confirm"); !ok || !strings.Contains(out, "only enabled and reason count") {
+		t.Fatal(out)
+	}
+	late := sidecartest.Run(t, "%s", text)
+	for _, p := range []*sidecartest.Process{early, late} {
+		seen(t, p, "reviews", soon, "[]")
+	}
+	if out, ok := write("endpoints: ['10.0.0.1:80']", "services/reviews"); !ok || !strings.Contains(out, "win over services/reviews") {
+		t.Errorf("%s", out)
+	}
+	if out, ok := write(strings.Replace(on, "true", "false", 1), "switches/away"); !ok {
+		t.Fatal(out)
+	}
+	for _, p := range []*sidecartest.Process{early, late} {
+		seen(t, p, "reviews", soon, "origin")
+	}
 }
 
 // `consul maint` for a node or for one service takes the instances out, whatever their checks say, until it is over (S-208).
