@@ -3,6 +3,7 @@ package h2
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -18,10 +19,15 @@ const (
 	mostDebt     = 1.5 * bucketSize
 	costEnded    = 100 // a connection that ends in an error of its client's
 
-	ownTrouble  = 250                    // points that a connection must have spent itself to be slowed down
-	pauseEach   = 4 * time.Millisecond   // of its reader, for each point
-	mostPause   = 500 * time.Millisecond // of its reader; and of a new connection
+	ownTrouble  = 250                    // points that a connection may have spent itself before it is slowed down
+	pauseEach   = 4 * time.Millisecond   // of its reader, for each point; at least twice the last one
+	mostPause   = 500 * time.Millisecond // of its reader
 	mostPenance = 800 * time.Millisecond // of its reader, all together, before it is thrown out
+	closeAfter  = 3 * time.Second        // when it was told so
+
+	holdEach  = 25 * time.Millisecond  // of a new connection, for each that waits already
+	leastHold = 250 * time.Millisecond // of a new connection
+	mostHold  = 1500 * time.Millisecond
 
 	manyDebts   = 1024 // addresses from which on those that owe nothing are forgotten
 	prefixBits6 = 64   // of an IPv6 address: one host has them all
@@ -35,7 +41,8 @@ type debts struct {
 
 // debt is what the connections of one address have spent together.
 type debt struct {
-	conns int // guarded by the mu of debts
+	conns   int          // guarded by the mu of debts
+	waiting atomic.Int64 // connections that wait until they are served
 
 	mu     sync.Mutex
 	bucket bucket // guarded by mu; each of its points stands for addressShare
@@ -106,26 +113,32 @@ func (b *debt) owes(now time.Time) float64 {
 // spread varies a pause, on average the same: what comes together does not go on together.
 func spread(d time.Duration) time.Duration { return time.Duration(float64(d) * (0.5 + jitter())) }
 
-// hold returns how long a new connection of the address waits until it is served.
+// hold returns how long a new connection of the address waits until it is served: the longer, the more of them wait, so
+// that the rate at which they come in is bounded.
 func (b *debt) hold(now time.Time) time.Duration {
 	if b.owes(now) <= bucketSize {
 		return 0
 	}
-	return mostPause
+	return min(max(leastHold, time.Duration(b.waiting.Load())*holdEach), mostHold)
 }
 
 // admit has a new connection of an address that made too much trouble wait for a moment: else whoever is thrown out would be
-// back at once. It reports whether the connection is still wanted.
-func (s *Server) admit(nc *netio.Conn, owed *debt, address string) bool {
+// back at once. It reports whether the connection is still wanted, and how much it may spend before it is slowed down: nothing
+// where it had to wait.
+func (s *Server) admit(nc *netio.Conn, owed *debt, address string) (leeway int, wanted bool) {
 	d := owed.hold(time.Now())
 	if d == 0 {
-		return true
+		return ownTrouble, true
 	}
 	s.held.Add(1)
-	defer s.held.Add(-1)
+	owed.waiting.Add(1)
+	defer func() {
+		owed.waiting.Add(-1)
+		s.held.Add(-1)
+	}()
 	s.abuse(telemetry.AbuseHeld, address)
 	nc.Doze(spread(d))
-	return !s.aborted.Load()
+	return 0, !s.aborted.Load()
 }
 
 func (s *Server) abuse(what, address string) {

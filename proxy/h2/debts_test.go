@@ -4,9 +4,14 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
+	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
+	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
 // TestDebts: connections of an address share a debt, which is bounded and is forgotten.
@@ -24,8 +29,14 @@ func TestDebts(t *testing.T) {
 	if first.charge(now, bucketSize) {
 		t.Error("and so may a second one")
 	}
-	if !second.charge(now, addressShare) || second.hold(now) != mostPause {
+	if !second.charge(now, addressShare) || second.hold(now) != leastHold {
 		t.Error("more is too much")
+	}
+	if second.waiting.Store(20); second.hold(now) != 20*holdEach {
+		t.Errorf("behind 20 others a new connection waits %v", second.hold(now))
+	}
+	if second.waiting.Store(1000); second.hold(now) != mostHold {
+		t.Errorf("behind 1000 others a new connection waits %v", second.hold(now))
 	}
 	if other.charge(now, costReset) || other.hold(now) != 0 {
 		t.Error("that is nothing to another address")
@@ -85,23 +96,43 @@ func TestManyDebts(t *testing.T) {
 	}
 }
 
-// TestPenance: of an address that owes too much, those are slowed down who make the trouble.
+// owing returns a connection of an address that owes something, and the other end of it.
+func owing(t *testing.T, owed, leeway int) (*session, net.Conn) {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	lim := &Limits{HeaderBytes: 60 << 10, HeaderCount: 100, IdleTimeout: time.Hour}
+	recorder, err := telemetry.New(telemetry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &Server{Pipeline: &pipeline.Pipeline{Recorder: recorder}}
+	s := newSession(netio.New(ours), false, lim, &serverConn{srv: srv}, nil)
+	s.debt, s.leeway = new(debt), leeway
+	s.debt.charge(time.Now(), owed)
+	return s, theirs
+}
+
+// tooMuch is what an address may not owe.
+const tooMuch = 4 * bucketSize
+
+// TestPenance: of an address that owes too much, those are slowed down who make the trouble, and of those who came meanwhile
+// those who make any before they were answered something.
 func TestPenance(t *testing.T) {
 	for name, c := range map[string]struct {
-		owed, own int
-		want      time.Duration
+		owed, own, leeway, answered int
+		want                        time.Duration
 	}{
-		"nobody":    {0, 2 * ownTrouble, 0},
-		"neighbour": {4 * bucketSize, 0, 0},
-		"culprit":   {4 * bucketSize, 2 * ownTrouble, costPing * pauseEach},
+		"nobody":              {0, 2 * ownTrouble, ownTrouble, 0, 0},
+		"neighbour":           {tooMuch, 0, ownTrouble, 0, 0},
+		"culprit":             {tooMuch, 2 * ownTrouble, ownTrouble, 0, costPing * pauseEach},
+		"newcomer":            {tooMuch, 0, 0, 0, costPing * pauseEach},
+		"newcomer who calls":  {tooMuch, 0, 0, 1, 0},
+		"newcomer in trouble": {tooMuch, ownTrouble, 0, 1, costPing * pauseEach},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours, theirs := net.Pipe()
-			defer func() { _, _ = ours.Close(), theirs.Close() }()
-			s := newSession(netio.New(ours), false, &Limits{HeaderBytes: 60 << 10, HeaderCount: 100, IdleTimeout: time.Hour}, nil, nil)
-			s.debt = new(debt)
-			s.debt.charge(time.Now(), c.owed)
+			s, _ := owing(t, c.owed, c.leeway)
 			s.glitch.take(time.Now(), c.own)
+			s.answered.Store(int64(c.answered))
 			if err := s.charge(costPing); err != nil {
 				t.Fatal(err)
 			}
@@ -109,5 +140,86 @@ func TestPenance(t *testing.T) {
 				t.Errorf("waits %v, want %v", s.penance, c.want)
 			}
 		})
+	}
+}
+
+// TestRepent: each pause is twice as long as the last, and after some of them the connection ends. One whose address owes
+// nothing any more begins anew.
+func TestRepent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := owing(t, tooMuch, 0)
+		for _, want := range []time.Duration{64 * time.Millisecond, 128 * time.Millisecond, 256 * time.Millisecond} {
+			if err := s.charge(costSettings); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := s.repent(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took < want/2 || took > want*3/2 || s.paused != want {
+				t.Errorf("paused for %v and %v, want about %v", s.paused, took, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		if err := s.charge(costPing); err != nil || s.penance > 0 || s.repented > 0 {
+			t.Fatalf("a minute later: %v, %v to wait", err, s.penance)
+		}
+		s.debt.charge(time.Now(), tooMuch)
+		ended := false
+		for n := 0; !ended && n < 10; n++ {
+			_ = s.charge(costPing)
+			ended = s.repent() != nil
+		}
+		if !ended || s.repented <= mostPenance {
+			t.Errorf("not thrown out after %v", s.repented)
+		}
+	})
+}
+
+// TestThrownOut: a connection that ends in an error of its client's is told so at once, and closed after a moment where its
+// address owes too much.
+func TestThrownOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		owed  int
+		least time.Duration
+	}{"first offence": {0, 0}, "one of many": {tooMuch, closeAfter / 2}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, theirs := owing(t, c.owed, 0)
+				go s.run()
+				began := time.Now()
+				fr := http2.NewFramer(theirs, theirs)
+				if err := fr.WritePing(false, [8]byte{}); err != nil { // before SETTINGS
+					t.Fatal(err)
+				}
+				f, err := fr.ReadFrame()
+				if _, ok := f.(*http2.GoAwayFrame); !ok || time.Since(began) > 0 {
+					t.Errorf("%v, %v after %v", f, err, time.Since(began))
+				}
+				if f, err = fr.ReadFrame(); err == nil {
+					t.Errorf("%v behind GOAWAY", f)
+				}
+				if took := time.Since(began); took < c.least || took > c.least*3+time.Second {
+					t.Errorf("closed after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestGivenUp: a request that was given up before anybody looked at it costs no work.
+func TestGivenUp(t *testing.T) {
+	s, _ := owing(t, 0, 0)
+	c := s.owner.(*serverConn)
+	c.session = s
+	s.mu.Lock()
+	st := getStreamLocked(s, 1)
+	s.streams[1], s.working = st, 1
+	st.resetByPeerLocked(cancelled)
+	s.mu.Unlock()
+	c.jobs.Add(1)
+	job{c: c, st: st, x: pipeline.Begin(c.peer)}.do() // there is no configuration: serving would panic
+	if len(s.streams) > 0 || s.working > 0 {
+		t.Error("the stream is not over")
 	}
 }

@@ -20,9 +20,12 @@ type job struct {
 func (j job) do() {
 	x := exchangePool.Get().(*exchange)
 	*x = exchange{c: j.c, st: j.st, x: j.x}
-	if j.tooMuch {
+	switch {
+	case j.st.over():
+		j.c.srv.Pipeline.Note(j.x, "given up before it was begun")
+	case j.tooMuch:
 		j.c.srv.Pipeline.Refuse(j.x, x, 431, "head larger than limits.header_bytes or limits.header_count")
-	} else {
+	default:
 		j.c.srv.Pipeline.Serve(j.x, x)
 	}
 	x.finish()

@@ -38,8 +38,8 @@ func (s *session) forgive(err error) error {
 // repent keeps a client waiting whose address makes too much trouble, and throws it out when that does not help. What it sent
 // is not read meanwhile, its end neither: so that cannot go on for long.
 func (s *session) repent() error {
-	pause := min(s.penance, mostPause)
-	s.penance = 0
+	pause := min(max(s.penance, 2*s.paused), mostPause)
+	s.penance, s.paused, s.leeway = 0, pause, 0
 	if s.repented += pause; s.repented > mostPenance {
 		return &connError{enhanceYourCalm, "too many oddities on too many connections"}
 	}
@@ -84,9 +84,14 @@ func (s *session) chargeFor(cost int, why string) error {
 	given := worthAnswer * int(s.answered.Swap(0))
 	if given > 0 {
 		s.glitch.take(now, -given)
+		s.leeway = min(ownTrouble, s.leeway+given)
 	}
 	within := s.glitch.take(now, cost)
-	if s.debt != nil && s.debt.charge(now, cost-given) && s.glitch.used > ownTrouble {
+	switch {
+	case s.debt == nil:
+	case !s.debt.charge(now, cost-given):
+		s.paused, s.repented = 0, 0
+	case s.glitch.used > float64(s.leeway):
 		s.penance += time.Duration(cost) * pauseEach
 	}
 	if !within {

@@ -35,14 +35,15 @@ func (s *Server) Serve(nc *netio.Conn, first []byte) {
 	peer := pipeline.PeerOf(nc.RemoteAddr())
 	owed := s.debts.join(peer.Addr, time.Now())
 	defer s.debts.leave(owed)
-	if !s.admit(nc, owed, peer.Text) {
+	leeway, wanted := s.admit(nc, owed, peer.Text)
+	if !wanted {
 		_ = nc.Close()
 		return
 	}
 	lim := s.limits.Load()
 	c := &serverConn{srv: s, peer: peer, leaves: lim.leavesAt(time.Now())}
 	c.session = newSession(nc, false, lim, c, first)
-	c.session.debt = owed
+	c.session.debt, c.session.leeway = owed, leeway
 	c.session.greet() // before anybody else can send something
 	s.mu.Lock()
 	if s.conns == nil {

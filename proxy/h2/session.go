@@ -65,7 +65,9 @@ type session struct {
 	spill    int    // decoded bytes beyond the limits
 	glitch   bucket
 	debt     *debt             // of the peer's address; nil: it is not counted
+	leeway   int               // what it may have spent of glitch before it is slowed down where its address owes
 	penance  time.Duration     // to be kept before the next frame is read
+	paused   time.Duration     // the last time
 	repented time.Duration     // so far
 	windowed int               // WINDOW_UPDATE frames
 	quiet    int               // ticks since the last frame
@@ -262,8 +264,9 @@ func (s *session) run() {
 	}
 	var ce *connError
 	s.mu.Lock()
+	owes := false
 	if errors.As(err, &ce) && s.debt != nil && ce.code != settingsTimeout {
-		s.debt.charge(time.Now(), costEnded)
+		owes = s.debt.charge(time.Now(), costEnded)
 		s.owner.abused(telemetry.AbuseEnded)
 	}
 	if errors.As(err, &ce) && s.err == nil {
@@ -282,15 +285,18 @@ func (s *session) run() {
 	s.failLocked(err)
 	flushing := s.flushing
 	s.mu.Unlock()
-	if flushing {
-		s.linger()
-	}
-	_ = s.nc.Close()
 	if s.head != nil {
 		s.head.release()
 		s.head = nil
 	}
 	s.in.release()
+	switch {
+	case owes: // it knows that it is thrown out; one that waits for the end is not back at once
+		s.nc.Doze(spread(closeAfter))
+	case flushing:
+		s.linger()
+	}
+	_ = s.nc.Close()
 	close(s.done)
 	s.owner.ended(s)
 }

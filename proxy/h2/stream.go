@@ -131,6 +131,13 @@ func (st *stream) failLocked(err error, unprocessed bool) {
 	}
 }
 
+// over reports whether the stream has failed.
+func (st *stream) over() bool {
+	st.s.mu.Lock()
+	defer st.s.mu.Unlock()
+	return st.err != nil
+}
+
 // leaver is an owner that wants to know when a peer gave up a stream.
 type leaver interface{ left(st *stream) }
 
