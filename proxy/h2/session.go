@@ -92,6 +92,7 @@ type session struct {
 	recvWin    int64 // what the peer may still send
 	recvOwed   int64 // received and not credited
 	pace       pace
+	company    company
 	blocked    []*stream
 	inLine     int // goroutines that wait for room or for the connection's window
 	peer       peerSettings

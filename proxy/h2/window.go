@@ -59,16 +59,18 @@ func (m *WindowMemory) over() bool { return m != nil && m.used.Load() > m.limit.
 // one round trip is what slows its stream down. It counts octets that were taken, not those that came, so that a slow
 // reader gets no larger window. The session's lock guards it.
 type pace struct {
-	window int64     // that a stream may have
-	since  time.Time // when the PING left; zero: none is out
-	taken  int64     // since then
-	next   time.Time // no measurement before that
+	window int64         // that a stream may have
+	way    int64         // what of it the way to the peer needs
+	least  time.Duration // of the round trips: the one that waited least behind what the peer was sending; 0: none yet
+	since  time.Time     // when the PING left; zero: none is out
+	taken  int64         // since then
+	next   time.Time     // no measurement before that
 	pause  time.Duration
 }
 
 // begin reports whether a measurement begins now: the caller sends its PING.
 func (p *pace) begin(now time.Time) bool {
-	if !p.since.IsZero() || p.window >= maxStreamWindow || now.Before(p.next) {
+	if !p.since.IsZero() || now.Before(p.next) {
 		return false
 	}
 	p.since, p.taken = now, 0
@@ -80,14 +82,38 @@ func (p *pace) end(now time.Time) bool {
 	if p.since.IsZero() {
 		return false
 	}
-	grows := p.taken >= p.window/2
+	further := p.weigh(max(1, now.Sub(p.since)))
+	grows := p.taken >= p.window/2 && p.window < maxStreamWindow
 	if grows {
-		p.window, p.pause = min(maxStreamWindow, 2*p.window), measureSoon
+		p.window = min(maxStreamWindow, 2*p.window)
+	}
+	if grows || further {
+		p.pause = measureSoon
 	} else {
 		p.pause = min(measureLate, 2*max(p.pause, measureSoon))
 	}
 	p.since, p.next = time.Time{}, now.Add(p.pause)
 	return grows
+}
+
+// weigh finds what the way needs: twice what is taken within the least round trip, so that it can be found to need more. Less
+// than before counts only where the PING had to wait behind what the peer was sending. It reports whether it is much more.
+func (p *pace) weigh(trip time.Duration) bool {
+	shorter := p.least == 0 || trip < p.least
+	if shorter {
+		p.least = trip
+	}
+	if p.least < farAway {
+		p.way = 0
+		return false
+	}
+	need := min(maxStreamWindow, int64(2*float64(p.taken)*float64(p.least)/float64(trip)))
+	if need <= p.way && !shorter && trip <= 2*p.least {
+		return false
+	}
+	more := need >= 3*max(p.way, wayShared)/2
+	p.way = need
+	return more
 }
 
 // Data of our PINGs: they are told apart by their answers.
@@ -117,12 +143,18 @@ func (s *session) measuredLocked() {
 }
 
 // creditLocked lets the peer send as much again as was taken, once it is worth a frame, and more where that is what it
-// waits for. Of a budget that became smaller, half of what is beyond the first window is withheld each time.
+// waits for, but never more at a time than may be on its way. Of a budget that became smaller, half of what is beyond the
+// first window is withheld each time.
 func (st *stream) creditLocked(n int64) {
 	s := st.s
 	st.owed += n
 	s.pace.taken += n
-	if st.owed < st.window/4 || st.rxEnd || st.err != nil || st.sentReset {
+	if st.owed < min(st.window, wayShared)/4 || st.rxEnd || st.err != nil || st.sentReset {
+		return
+	}
+	way := s.wayLocked(st)
+	most := min(st.window, way)
+	if worth := most / 4; st.owed < worth || most-st.recvWin < worth {
 		return
 	}
 	switch more := s.pace.window - st.window; {
@@ -139,12 +171,13 @@ func (st *stream) creditLocked(n int64) {
 			st.owed += more
 		}
 	}
-	if st.owed == 0 {
+	give := min(st.owed, min(st.window, way)-st.recvWin)
+	if give == 0 {
 		return
 	}
 	s.roomLocked()
-	s.out = appendWindow(s.out, st.id, uint32(st.owed))
-	st.recvWin += st.owed
-	st.owed = 0
+	s.out = appendWindow(s.out, st.id, uint32(give))
+	st.recvWin += give
+	st.owed -= give
 	s.kickLocked()
 }
