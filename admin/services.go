@@ -23,7 +23,9 @@ type Service struct {
 	Usable    int      `json:"endpoints_usable"`
 	Breaker   string   `json:"breaker"`
 	Active    []string `json:"active"` // what protects it now, in words; empty: nothing has to
-	Traffic   Traffic  `json:"traffic"`
+	// Failing are those of its sources that cannot be heard: what they said last is in use.
+	Failing []explain.Source `json:"failing,omitempty"`
+	Traffic Traffic          `json:"traffic"`
 
 	// Of an inbound service: how its app is doing, where somebody asks it, and where it is registered.
 	App           *App           `json:"app,omitempty"`
@@ -126,6 +128,11 @@ func (t *traffic) service(snap *snapshot.Snapshot, dir telemetry.Direction, s *s
 		Name: s.Name, Direction: dir.String(), Protocol: s.Protocol, Hosts: s.Hosts(), Listen: s.Listen, From: originOf(s),
 		Known: len(s.Endpoints), Breaker: explain.BreakerText(s.Rest, t.now), Active: filled(explain.Active(snap, s, t.now)),
 		Traffic: t.whole[seriesKey{dir: dir, service: s.Name}],
+	}
+	for _, src := range explain.Sources(s) {
+		if src.Stale {
+			v.Failing = append(v.Failing, src)
+		}
 	}
 	for _, e := range s.Endpoints {
 		if e.Meter.State.Load() == 0 {

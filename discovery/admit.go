@@ -12,7 +12,8 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 	if m.feeds[f.key] != f {
 		return false // of a source that was replaced
 	}
-	if r.Service == "" {
+	if r.stopped {
+		f.fails(stopped)
 		m.o.Observer.Failed(f.name, "", r.Err)
 		changed := false
 		for _, name := range f.wanted {
@@ -20,11 +21,16 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 		}
 		return changed
 	}
+	if r.Service == "" {
+		m.besides(f, r.Err)
+		return false
+	}
 	a := ask{feed: f.key, name: r.Service}
 	if len(m.plan.users[a]) == 0 {
 		return false // no longer wanted
 	}
 	if r.Err != nil {
+		f.fails(r.Service)
 		m.o.Observer.Failed(f.name, r.Service, r.Err)
 		return m.failed(ctx, f, r.Service, r.Err)
 	}
@@ -42,6 +48,10 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 	}
 	changed = changed || !k.answered || k.restored
 	m.o.Observer.Updated(f.name, r.Service, len(list), changed)
+	back, well := f.recovered(stopped), f.recovered(r.Service)
+	if back || well {
+		m.o.Observer.Well(f.name)
+	}
 	if !changed && !k.stale {
 		return false
 	}
@@ -54,6 +64,17 @@ func (m *Merger) admit(ctx context.Context, r report) bool {
 	m.touchUsers(a)
 	m.decide(ctx, now, a)
 	return true
+}
+
+// besides takes note of what is wrong with a source beside its services; nil: nothing any more.
+func (m *Merger) besides(f *feed, err error) {
+	switch {
+	case err != nil:
+		f.fails(aside)
+		m.o.Observer.Failed(f.name, "", err)
+	case f.recovered(aside):
+		m.o.Observer.Well(f.name)
+	}
 }
 
 // failed notes that an attempt went wrong; only the first failure in a row changes what is shown.

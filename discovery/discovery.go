@@ -38,7 +38,8 @@ type Refresher interface {
 
 // Update is one answer of a source about one service.
 type Update struct {
-	// Service is the name as it was wanted.
+	// Service is the name as it was wanted. Empty: Err is something of the source that is wrong and that no service in particular
+	// is known to suffer from (a file among others); nil when that is over.
 	Service string
 	// Endpoints is the full set (never a delta); empty means that the source is well and knows none. The slice and what it
 	// points to belong to the merger from here on. Addresses may be names: the merger has them resolved. What the registry
@@ -56,8 +57,13 @@ type Update struct {
 type Observer interface {
 	// Updated tells of an answer with so many endpoints, and whether it changed anything.
 	Updated(source, service string, endpoints int, changed bool)
-	// Failed tells of a failed attempt; service is empty when the source as a whole stopped and is being restarted.
+	// Failed tells of a failed attempt; service is empty when it is about the source and no service in particular, and when the
+	// source as a whole stopped and is being restarted.
 	Failed(source, service string, err error)
+	// Well tells that nothing that is wanted of a source fails, or fails any more.
+	Well(source string)
+	// Closed tells that a source is no longer configured.
+	Closed(source string)
 	// Applied tells that a mesh was handed on: how many services changed their endpoints, and how long building and
 	// applying took.
 	Applied(mesh *config.Mesh, changed int, took time.Duration)
@@ -98,6 +104,8 @@ type nobody struct{}
 
 func (nobody) Updated(string, string, int, bool)        {}
 func (nobody) Failed(string, string, error)             {}
+func (nobody) Well(string)                              {}
+func (nobody) Closed(string)                            {}
 func (nobody) Applied(*config.Mesh, int, time.Duration) {}
 func (nobody) Refused(error)                            {}
 

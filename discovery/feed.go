@@ -48,39 +48,43 @@ type feed struct {
 	sets     map[string]*known
 	wanted   []string
 	recalled map[string]bool // names that the disk was asked for
+	failing  map[string]bool // names whose last attempt failed, and what is no name: stopped, aside
 
 	box box
 }
 
-// report is one update on its way to the merger; an empty service with an error means that the source stopped.
+// What may fail of a source beside names.
+const (
+	stopped = "\x00stopped" // it returned
+	aside   = "\x00aside"   // an Update without a service said so
+)
+
+// report is one update on its way to the merger.
 type report struct {
-	from *feed
+	from    *feed
+	stopped bool // the source returned, because of Err
 	Update
 }
 
 // run keeps the source running until ctx is done.
 func (f *feed) run(ctx context.Context, out chan<- report) {
-	send := func(u Update) {
+	send := func(u Update, stopped bool) {
 		select {
-		case out <- report{from: f, Update: u}:
+		case out <- report{from: f, stopped: stopped, Update: u}:
 		case <-ctx.Done():
 		}
 	}
 	pause := minRestart
 	for {
 		began := time.Now()
-		err := f.source.Run(ctx, f.box.take(), func(u Update) {
-			if u.Service != "" {
-				send(u)
-			}
-		})
+		err := f.source.Run(ctx, f.box.take(), func(u Update) { send(u, false) })
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			err = errors.New("the source stopped by itself")
 		}
-		send(Update{Err: err})
+		send(Update{Err: err}, true)
 		if time.Since(began) > maxRestart {
 			pause = minRestart
 		}
@@ -93,18 +97,38 @@ func (f *feed) run(ctx context.Context, out chan<- report) {
 	}
 }
 
-// want tells the source which names are wanted, when that changed.
-func (f *feed) want(names []string) {
+// want tells the source which names are wanted, when that changed. It reports whether what failed is not wanted any more, and
+// nothing else fails.
+func (f *feed) want(names []string) (well bool) {
 	if f.wanted != nil && slices.Equal(f.wanted, names) {
-		return
+		return false
 	}
 	f.wanted = names
 	f.box.put(names)
 	for name := range f.sets {
 		if _, ok := slices.BinarySearch(names, name); !ok {
 			delete(f.sets, name)
+			well = f.recovered(name) || well
 		}
 	}
+	return well
+}
+
+// fails notes that an attempt failed.
+func (f *feed) fails(what string) {
+	if f.failing == nil {
+		f.failing = map[string]bool{}
+	}
+	f.failing[what] = true
+}
+
+// recovered notes that something does not fail any more, and reports whether nothing does.
+func (f *feed) recovered(what string) bool {
+	if !f.failing[what] {
+		return false
+	}
+	delete(f.failing, what)
+	return len(f.failing) == 0
 }
 
 // box holds the newest list of wanted names for a source that may be restarted.

@@ -20,6 +20,8 @@ func (o told) Updated(string, string, int, bool) {}
 func (o told) Failed(source, service string, err error) {
 	o.r.note("failed %s %s: %v", source, service, err)
 }
+func (o told) Well(source string)                       { o.r.note("well %s", source) }
+func (o told) Closed(source string)                     { o.r.note("closed %s", source) }
 func (o told) Applied(*config.Mesh, int, time.Duration) {}
 func (o told) Refused(error)                            {}
 func (o told) Forgot(source, service string, err error) {

@@ -134,6 +134,75 @@ func TestSourceThatReturnsIsRunAgain(t *testing.T) {
 	})
 }
 
+// A source is well when nothing that is wanted of it fails: an answer about one service says nothing of another one that fails
+// still.
+func TestWell(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		both := doc([]string{"x"}, map[string][]string{"a": {"x"}, "b": {"x"}})
+		r := start(t, both, "x")
+		x := r.sources["x"]
+		heard := func(want ...string) {
+			t.Helper()
+			r.after(time.Second)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if !slices.Equal(r.told, want) {
+				t.Errorf("told %q, want %q", r.told, want)
+			}
+			r.told = nil
+		}
+		x.say("a", "10.0.0.1:1")
+		x.say("b", "10.0.0.2:1")
+		heard()
+		x.out <- discovery.Update{Service: "a", Err: errors.New("SERVFAIL")}
+		heard("failed x a: SERVFAIL")
+		x.say("b", "10.0.0.2:1")
+		x.out <- discovery.Update{Service: "b", Unchanged: true}
+		heard()
+		x.out <- discovery.Update{Service: "a", Unchanged: true}
+		heard("well x")
+
+		x.out <- discovery.Update{Err: errors.New("a bad file")}
+		x.out <- discovery.Update{Service: "b", Err: errors.New("SERVFAIL")}
+		heard("failed x : a bad file", "failed x b: SERVFAIL")
+		x.say("b", "10.0.0.2:1")
+		heard()
+		x.out <- discovery.Update{}
+		heard("well x")
+
+		x.fail <- errors.New("boom")
+		heard("failed x : boom")
+		r.after(2 * time.Second)
+		x.say("a", "10.0.0.1:1")
+		heard("well x")
+
+		x.out <- discovery.Update{Service: "a", Err: errors.New("SERVFAIL")}
+		heard("failed x a: SERVFAIL")
+		if err := r.m.SetConfig(t.Context(), doc([]string{"x"}, map[string][]string{"b": {"x"}})); err != nil {
+			t.Fatal(err)
+		}
+		heard("well x")
+		if err := r.m.SetConfig(t.Context(), doc(nil, map[string][]string{"c": nil})); err != nil {
+			t.Fatal(err)
+		}
+		heard("closed x")
+	})
+}
+
+// A service none of whose sources was ever heard says so: nobody could tell it from one without endpoints.
+func TestNeverHeard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, doc([]string{"x"}, map[string][]string{"a": {"x"}}), "x")
+		r.sources["x"].out <- discovery.Update{Service: "a", Err: errors.New("refused")}
+		set := r.after(10 * time.Second).Endpoints["a"]
+		if set == nil || len(set.List) != 0 || len(set.Sources) != 1 || set.Sources[0].Answered || !set.Sources[0].Stale || set.Sources[0].Err != "refused" {
+			t.Fatalf("%+v", set)
+		}
+		r.sources["x"].say("a", "10.0.0.1:1")
+		r.expect(r.after(time.Second), "a", "10.0.0.1:1")
+	})
+}
+
 // What a registry lists as unfit gets no traffic, and is not forgotten as a deregistered one is: another registry may think
 // better of the same address.
 func TestUnfitEndpoints(t *testing.T) {

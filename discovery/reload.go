@@ -79,6 +79,7 @@ func (m *Merger) syncFeeds(ctx context.Context, next map[string]*feed) {
 			old.stop()
 		}
 		if f == nil {
+			m.o.Observer.Closed(old.name)
 			continue
 		}
 		for name, k := range old.sets {
@@ -111,7 +112,9 @@ func (m *Merger) want(ctx context.Context) {
 		if f.stop == nil && len(names) == 0 {
 			continue
 		}
-		f.want(names)
+		if f.want(names) {
+			m.o.Observer.Well(f.name)
+		}
 		m.recall(ctx, f)
 		if f.stop == nil {
 			var fctx context.Context

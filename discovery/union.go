@@ -202,7 +202,7 @@ func (u *union) holdBack(now time.Time, hold time.Duration) {
 // settle makes the set, keeping the pointers of before where nothing changed, and reports whether something did.
 func (u *union) settle() bool {
 	name, prev := u.member.service.Name, u.member.set
-	if u.member.held == nil && !slices.ContainsFunc(u.states, func(s config.SourceState) bool { return s.Answered }) {
+	if u.member.held == nil && !slices.ContainsFunc(u.states, func(s config.SourceState) bool { return s.Answered || s.Err != "" }) {
 		u.member.set = nil
 		delete(u.plan.sets, name)
 		return prev != nil

@@ -187,9 +187,9 @@ func (q *question) verdict() {
 		return
 	}
 	detail := ""
-	for _, t := range q.e.Targets {
-		if t.Chosen {
-			detail = emptyText(&t)
+	for i := range q.e.Targets {
+		if t := &q.e.Targets[i]; t.Chosen {
+			detail = emptyText(t) + q.rt.Targets[i].Service.Unheard()
 		}
 	}
 	q.refuse(resilience.NoEndpoints, resilience.NoEndpoints.HTTPStatus(), detail)

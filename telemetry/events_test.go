@@ -85,7 +85,9 @@ func TestEventsAreLogged(t *testing.T) {
 	r.BreakerChanged("catalog", "items", "open", "half_open", "")
 	r.Source("main").Failed("unreachable", "refused")
 	r.Source("main").Failed("unreachable", "refused") // the same story
-	r.Source("main").Updated()
+	r.Source("main").Updated()                        // of one service, while another one fails still
+	r.Source("main").Well()
+	r.Source("main").Well()
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

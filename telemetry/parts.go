@@ -184,8 +184,10 @@ func (s *Source) Updated() {
 }
 
 // Confirmed says that the source was heard, whether or not anything changed.
-func (s *Source) Confirmed() {
-	s.confirmed.Store(s.rec.now().UnixNano())
+func (s *Source) Confirmed() { s.confirmed.Store(s.rec.now().UnixNano()) }
+
+// Well says that nothing that is wanted of the source fails.
+func (s *Source) Well() {
 	if s.failing.Swap(false) {
 		s.rec.events.Add(Event{Kind: EventDiscovery, Detail: "heard again: " + s.name, To: "ok"})
 	}
@@ -288,6 +290,13 @@ func (r *Recorder) Source(name string) *Source {
 	s := &Source{name: name, rec: r}
 	p.sources[name] = s
 	return s
+}
+
+// SourceClosed forgets a source that is no longer configured: what it was last like would be shown for ever.
+func (r *Recorder) SourceClosed(name string) {
+	r.parts.mu.Lock()
+	defer r.parts.mu.Unlock()
+	delete(r.parts.sources, label(name))
 }
 
 // Reload counts an attempt to put a configuration into force, which took took; detail says what changed, or all errors.

@@ -67,6 +67,7 @@ func (c *center) follow(ctx context.Context, cfg *config.Config) error {
 	c.watched = place
 	c.saved, c.heard = time.Time{}, false
 	if kv == nil {
+		c.p.rec.SourceClosed(centerName)
 		c.keeper.Set(nil)
 		return nil
 	}
@@ -133,6 +134,7 @@ func (c *center) watch(ctx context.Context, kv *consul.KV, had bool) {
 	var doubt *time.Timer // runs while an empty store is not believed
 	kv.Watch(ctx, func(docs []config.Document, continued bool) {
 		source.Updated()
+		source.Well()
 		if doubt != nil {
 			doubt.Stop()
 			doubt = nil

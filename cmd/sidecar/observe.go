@@ -38,6 +38,12 @@ func (o *observer) Failed(source, service string, err error) {
 	o.p.rec.Source(source).Failed(failureReason(err), text)
 }
 
+// Well implements discovery.Observer.
+func (o *observer) Well(source string) { o.p.rec.Source(source).Well() }
+
+// Closed implements discovery.Observer.
+func (o *observer) Closed(source string) { o.p.rec.SourceClosed(source) }
+
 // failureReason is the kind of a source's failure, in one word.
 func failureReason(err error) string {
 	var named interface{ Reason() string }

@@ -48,6 +48,7 @@ type status struct {
 	Sources    []string      `json:"sources,omitempty"`
 	LastFailed *admin.Reload `json:"last_failed_reload"`
 	Warnings   []string      `json:"warnings,omitempty"`
+	Center     *admin.Center `json:"config_center,omitempty"`
 
 	Downstream []admin.Listener `json:"downstream"`
 	Services   []admin.Service  `json:"services"`
@@ -99,9 +100,11 @@ func (v *status) text() string {
 	for _, text := range v.Warnings {
 		fmt.Fprintf(w, "warning\t%s\n", text)
 	}
+	v.documents(w)
 	_ = w.Flush() // a builder takes everything
 	v.listeners(&b)
 	v.services(&b)
+	v.sources(&b)
 	v.own(&b)
 	return b.String()
 }

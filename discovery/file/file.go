@@ -48,6 +48,7 @@ type Source struct {
 	// Owned by Run.
 	files map[string]*content
 	said
+	aside error // told of what concerns no service that is wanted
 }
 
 // said is what the files say together.
@@ -123,6 +124,7 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 				}
 			}
 			wanted = names
+			s.besides(wanted, report)
 		case <-changed:
 			before := s.said
 			if !s.read(time.Now(), false) {
@@ -133,8 +135,23 @@ func (s *Source) Run(ctx context.Context, want <-chan []string, report func(disc
 					report(s.answer(name))
 				}
 			}
+			s.besides(wanted, report)
 		}
 	}
+}
+
+// besides tells of a file that cannot be understood, where no service that is wanted has it in its answer.
+func (s *Source) besides(wanted []string, report func(discovery.Update)) {
+	err := s.bad
+	for i := 0; err != nil && i < len(wanted); i++ {
+		if s.answer(wanted[i]).Err == s.bad { //nolint:errorlint // the very same is meant
+			err = nil
+		}
+	}
+	if (err == nil) != (s.aside == nil) || err != nil && err.Error() != s.aside.Error() {
+		report(discovery.Update{Err: err})
+	}
+	s.aside = err
 }
 
 // answer says what the files have about a service.

@@ -220,6 +220,19 @@ func TestFolder(t *testing.T) {
 	r.change <- struct{}{}
 	r.expect("a: 10.0.0.9:1")
 
+	// A bad file where every wanted service stands in another one disturbs none of them, and is told of, once, as is its end.
+	r.put("bad.yaml", "a: [10.0.0.8:1")
+	r.change <- struct{}{}
+	r.expect(": error " + filepath.Join(r.dir, "bad.yaml") + ":1*")
+	r.put("c.yaml", "a: [10.0.0.10:1]\nc: [10.0.0.5:1]\n")
+	r.change <- struct{}{}
+	r.expect("a: 10.0.0.10:1", "c: 10.0.0.5:1")
+	if err := os.Remove(filepath.Join(r.dir, "bad.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	r.change <- struct{}{}
+	r.expect(": ")
+
 	// Only what is newly wanted is answered anew.
 	r.want <- []string{"a", "d"}
 	r.expect("d: ")

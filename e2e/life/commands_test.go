@@ -116,3 +116,28 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestNotHeard: a registry that was never heard is told by its reason, wherever somebody looks.
+func TestNotHeard(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none.yaml")
+	p := sidecartest.Run(t, `
+registries: {lists: {file: {path: %q}}}
+discovery: {ready_wait: 100ms, snapshot_dir: none}
+services: {far: {from: lists}}`, none)
+	stdout, _, _ := run(t, "status", "--admin", p.Admin)
+	_, row, _ := strings.Cut(stdout, "NOT HEARD  OF SERVICES")
+	for _, want := range []string{"\nlists ", " far ", none + ": no such file"} {
+		if !strings.Contains(row, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	m := sidecartest.Dial(t, p.Outbound).Ask(t, get, "far")
+	if want := "no_endpoints: service far: it has no endpoint, and nothing is heard from lists\n"; m.Status() != 503 || string(m.Body) != want {
+		t.Errorf("%d %q, want %q", m.Status(), m.Body, want)
+	}
+	stdout, _, _ = run(t, "explain", "--admin", p.Admin, "http://far/")
+	if want := "it has no endpoint, and nothing is heard from lists"; !strings.Contains(stdout, want) {
+		t.Errorf("no %q in\n%s", want, stdout)
+	}
+}

@@ -18,7 +18,7 @@ func (x *Exchange) pick() bool {
 		i, why := x.to.Set.Pick(h)
 		switch why {
 		case balance.NoEndpoints:
-			x.out.Detail = "it has no endpoint" + x.subset()
+			x.out.Detail = "it has no endpoint" + x.subset() + x.to.Service.Unheard()
 			return false
 		case balance.NoneUsable:
 			x.out.Detail = "none of its endpoints is usable" + x.subset()
