@@ -23,7 +23,11 @@ func (c *Config) doubts() Errors {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Switches)) {
-		if w := c.Switches[name]; w.Level == 3 && w.Enabled.Value && w.Reason == "" {
+		w := c.Switches[name]
+		if s := c.Services[w.Service]; s != nil && s.Protocol == "grpc" {
+			all = append(all, mute("switches."+name, w.From, &w.Answer)...)
+		}
+		if w.Level == 3 && w.Enabled.Value && w.Reason == "" {
 			all = append(all, w.Enabled.From.errorAt("switches."+name+".enabled", "a switch of level 3 has a large impact: say why it is turned on (reason)"))
 		}
 	}
@@ -40,6 +44,9 @@ func (c *Config) routeDoubts(path string, s *Service, r *Route, base *Policy) Er
 		all = append(all, neverRetried(path+".policy", &p)...)
 	}
 	all = append(all, forNobody(path+".policy", &p, base)...)
+	if f := p.Fallback; s.Protocol == "grpc" && f.From != base.Fallback.From {
+		all = append(all, mute(path+".policy.fallback", f.From, &f.Value.Answer)...)
+	}
 	unsafe := slices.ContainsFunc(r.Match.Methods, func(m string) bool { return m == "POST" || m == "PATCH" || m == "CONNECT" })
 	if unsafe && p.Retry.Count.Value > 0 && p.Retry.Count.From != base.Retry.Count.From && !p.Idempotent.Or(false) {
 		all = append(all, p.Retry.Count.From.errorAt(path+".policy.retry", "a retry may do twice what the route's method does once; only calls that were not sent are tried again unless idempotent: true says that it is safe"))
@@ -122,10 +129,21 @@ func standsInFor(path string, s *Service, p *Policy) Errors {
 	if f.Value.Answer.Kind != "" && slices.ContainsFunc(f.Value.When, ofApplication) {
 		all = append(all, f.From.errorAt(path+".policy.fallback.when", "an answer of the app itself becomes a success here, for every method of the service: say it in the routes that may"))
 	}
+	if s.Protocol == "grpc" {
+		all = append(all, mute(path+".policy.fallback", f.From, &f.Value.Answer)...)
+	}
 	if p.DualSend.Value && p.Backup.On() {
 		all = append(all, p.Backup.After.From.errorAt(path+".policy.backup", "dual_send sends everything twice: there is no backup beside it"))
 	}
 	return all
+}
+
+// mute tells of what cannot answer a call of gRPC.
+func mute(path string, from Origin, s *StandIn) Errors {
+	if s.Kind != KindLocal && s.Kind != KindStale {
+		return nil
+	}
+	return Errors{from.errorAt(path+"."+s.Kind, "cannot answer calls of gRPC: answer and empty can")}
 }
 
 // ofApplication reports whether a word of a fallback's when is about what the app says.

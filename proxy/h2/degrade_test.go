@@ -28,6 +28,8 @@ func TestDegradeGRPC(t *testing.T) {
 		},
 		{"fallback", failing + "empty: {}}}}}\n", "HEADERS 200, DATA 5, TRAILERS 0 ES", true},
 		{"fallback of a status", failing + "when: [\"grpc:unavailable\"], answer: {body_base64: AA==}}}}}\n", "HEADERS 200, DATA 6, TRAILERS 0 ES", true},
+		{"nothing that speaks HTTP/1.1 answers for it", failing + "when: [\"grpc:unavailable\"], local: \"http://127.0.0.1:1/\"}}}}\n", "ONLY 200 14 ES", true},
+		{"not even when it is off", service + "switches: {away: {service: svc, enabled: true, local: \"http://127.0.0.1:1/\"}}\n", "ONLY 200 14 degraded ES", false},
 		{"fallback of another", failing + "when: [\"grpc:internal\"], answer: {body_base64: AA==}}}}}\n", "ONLY 200 14 ES", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -163,6 +163,7 @@ func (x *Exchange) connect() {
 	}
 	x.raw = true
 	if w := x.shield(); w != nil {
+		x.p.Recorder.UpstreamConn(x.svc.Name).StoodIn("shield")
 		x.answer(resilience.Degraded, 0, "the switch "+w.Name+" is on")
 		return
 	}
@@ -175,6 +176,7 @@ func (x *Exchange) connect() {
 		x.switchProtocols()
 	}
 	x.leave()
+	x.watch()
 }
 
 // ServeTCP connects a connection to a service and relays until its end. first is what was read from down already.

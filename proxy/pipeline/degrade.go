@@ -39,7 +39,9 @@ func (x *Exchange) shielded() bool {
 	}
 	x.p.Recorder.UpstreamConn(x.svc.Name).StoodIn("shield")
 	x.out.Detail = "the switch " + w.Name + " is on"
-	x.standIn(w.Answer, resilience.Degraded)
+	if !x.standIn(w.Answer, resilience.Degraded) {
+		x.answer(resilience.Degraded, 0, x.out.Detail)
+	}
 	return true
 }
 
@@ -158,7 +160,7 @@ func (x *Exchange) able(s *snapshot.StandIn) bool {
 		}
 		return x.good != nil
 	case snapshot.KindLocal:
-		return !x.upload.lost
+		return !x.upload.lost && !x.call.is // it speaks HTTP/1.1, which no call of gRPC can be answered by
 	}
 	return true
 }
