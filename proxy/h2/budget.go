@@ -19,7 +19,6 @@ const (
 
 	tiredAfter  = time.Second // after which a client that gives a request up is not rapid, but tired of waiting
 	headOctets  = 128
-	shutWindow  = 512       // of a stream, below which an answer has no room
 	worthAnswer = costReset // a request that was answered to its end, given back
 	freeWindows = 100       // WINDOW_UPDATE frames that are nobody's business
 	windowsData = 20        // more for each DATA frame that was sent

@@ -21,7 +21,7 @@ func (j job) do() {
 	x := exchangePool.Get().(*exchange)
 	*x = exchange{c: j.c, st: j.st, x: j.x}
 	switch {
-	case j.st.over():
+	case !j.st.begin():
 		j.c.srv.Pipeline.Note(j.x, "given up before it was begun")
 	case j.tooMuch:
 		j.c.srv.Pipeline.Refuse(j.x, x, 431, "head larger than limits.header_bytes or limits.header_count")
@@ -68,6 +68,7 @@ func (x *exchange) finish() {
 		st.resetLocked(noError) // a complete answer; the rest of the request is not wanted
 	}
 	s.forgetLocked(st.id, st.excused())
+	s.nextShutLocked()
 	s.working--
 	if x.over {
 		s.over--

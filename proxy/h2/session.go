@@ -99,6 +99,7 @@ type session struct {
 	highest    uint32 // of the streams that the peer opened
 	nextID     uint32 // of ours
 	working    int    // streams whose work goes on, those that were reset included
+	roomless   int    // of working: they wait for room before they begin
 	over       int    // of working: answered to their ends
 	lastAway   uint32 // of the GOAWAY that we sent
 	away       awayState

@@ -68,6 +68,7 @@ type stream struct {
 	sentEnd   bool
 	sentReset bool
 	peerReset bool   // the peer has given it up
+	underWay  bool   // server: what is asked for is being done
 	tunnel    bool   // server: nothing but DATA belongs on it
 	lastSeq   uint64 // where our last DATA frame is: in the buffer of that flush,
 	lastAt    int    // at that place
@@ -114,7 +115,7 @@ func (st *stream) release() {
 	}
 	st.queue, st.behind, st.guarded = st.queue[:0], nil, nil
 	st.rxEnd, st.final, st.opened, st.sentEnd, st.sentReset, st.peerReset, st.unprocessed, st.interrupted, st.late = false, false, false, false, false, false, false, false, false
-	st.tunnel, st.passed = false, time.Time{}
+	st.underWay, st.tunnel, st.passed = false, false, time.Time{}
 	st.err, st.s, st.owed, st.interims, st.method, st.lastSeq = nil, nil, 0, 0, "", 0
 	streams.Put(st)
 }
@@ -129,13 +130,6 @@ func (st *stream) failLocked(err error, unprocessed bool) {
 	if l, ok := st.s.owner.(leaver); ok {
 		l.left(st)
 	}
-}
-
-// over reports whether the stream has failed.
-func (st *stream) over() bool {
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	return st.err != nil
 }
 
 // leaver is an owner that wants to know when a peer gave up a stream.
