@@ -82,7 +82,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	windows := h2.NewWindowMemory(0)
-	moderator := netio.NewModerator(h2.ModerateEvery)
+	moderator := netio.NewModerator(h2.ModerateTick)
 	o.Recorder.WindowMemory(windows.Used)
 	o.Recorder.Moderated(moderator.Turns)
 	return &Proxy{

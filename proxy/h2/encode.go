@@ -91,6 +91,11 @@ func (e *encoder) addSum(name, value string, sum uint32) {
 		e.again(n)
 		return
 	}
+	e.once(name, value)
+}
+
+// once adds a field that will hardly come again.
+func (e *encoder) once(name, value string) {
 	if e.owes {
 		e.write(field{Name: strings.Clone(name), Value: strings.Clone(value)})
 		return

@@ -2,7 +2,6 @@ package h2
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -17,8 +16,8 @@ type job struct {
 	tooMuch bool
 }
 
-func (j job) do() {
-	x := exchangePool.Get().(*exchange)
+// do serves it. x is memory that is used again.
+func (j job) do(x *exchange) {
 	*x = exchange{c: j.c, st: j.st, x: j.x}
 	switch {
 	case !j.st.begin():
@@ -30,12 +29,9 @@ func (j job) do() {
 	}
 	x.finish()
 	*x = exchange{}
-	exchangePool.Put(x)
 	j.x.Release()
 	j.c.jobs.Done()
 }
-
-var exchangePool = sync.Pool{New: func() any { return new(exchange) }}
 
 // exchange is the downstream half of one exchange.
 type exchange struct {

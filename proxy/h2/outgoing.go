@@ -78,6 +78,12 @@ func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
 		switch {
 		case f.Secret:
 			s.enc.secret(lowerName(f.Name), f.Value)
+		case f.ID == pipeline.FieldXRequestID: // comes once
+			s.enc.once("x-request-id", f.Value)
+		case f.ID == pipeline.FieldXForwardedFor:
+			s.enc.add("x-forwarded-for", f.Value)
+		case f.ID == pipeline.FieldXForwardedProto:
+			s.enc.add("x-forwarded-proto", f.Value)
 		case f.Sum != 0: // it came over HTTP/2: its name is in lower case
 			s.enc.addSum(f.Name, f.Value, f.Sum)
 		default:

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -51,15 +52,18 @@ func TestModeratedFrames(t *testing.T) {
 		_ = client.Close()
 	}()
 
-	m := netio.NewModerator(ModerateEvery)
+	m := netio.NewModerator(ModerateTick)
 	fs := newFrames(netio.New(server), nil)
 	fs.onWait = func(time.Time) error { return nil }
-	fs.pace.moderator, fs.pace.busy = m, func() bool { return true }
+	fs.pace.moderator, fs.pace.streams = m, func() int { return 100 }
 	joined := 0
 	var whole []byte
 	for i := 0; ; {
-		if fs.pace.turn == nil && i%7 == 0 {
-			fs.pace.turn, fs.pace.vain = m.Join(fs.c), 0
+		switch {
+		case fs.pace.turn != nil && i%11 == 0:
+			fs.pace.leave()
+		case fs.pace.turn == nil && i%7 == 0:
+			fs.pace.turn, fs.pace.ticks, fs.pace.vain = m.Join(fs.c), 1, 0
 			joined++
 		}
 		f, err := fs.next()
@@ -87,33 +91,69 @@ func TestModeratedFrames(t *testing.T) {
 	}
 }
 
-// TestReadPace: eight wakes in quick succession make a turn where there are streams enough.
+// TestReadPace: many wakes in quick succession, each for few of the streams, make a turn.
 func TestReadPace(t *testing.T) {
-	near, far := net.Pipe() // gets no turn, but is asked for one
-	defer func() { _ = near.Close() }()
-	defer func() { _ = far.Close() }()
-	c := netio.New(near)
-	asked := 0
-	p := readPace{busy: func() bool { asked++; return false }}
-	for range 100 {
-		p.judge(c)
+	for _, tc := range []struct {
+		name           string
+		streams, found int
+		gap            time.Duration // between two wakes
+		joins          bool
+	}{
+		{"few of many", 16, 5, ModerateTick, true},
+		{"few streams", 7, 1, ModerateTick, false},
+		{"most of them", 16, 8, ModerateTick, false},
+		{"now and then", 16, 5, mostTicks * ModerateTick, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := readPace{streams: func() int { return tc.streams }}
+				joins := 0
+				for range 10*wakesToJoin + 1 { // there is nothing before the first
+					time.Sleep(tc.gap)
+					p.found = tc.found
+					if p.judge() {
+						joins++
+					}
+				}
+				if want := map[bool]int{true: 10}[tc.joins]; joins != want {
+					t.Errorf("%d turns, want %d", joins, want)
+				}
+			})
+		})
 	}
-	if asked > 0 {
-		t.Error("reads are moderated without leave")
-	}
-	p.moderator = netio.NewModerator(ModerateEvery)
-	for end := time.Now().Add(10 * time.Second); asked < 3 && time.Now().Before(end); {
-		p.judge(c)
-	}
-	if asked < 3 || p.turn != nil {
-		t.Errorf("asked %d times whether it is busy, turn %v", asked, p.turn)
-	}
-	before := asked
-	for range 2 * wakesToJoin {
-		<-time.After(2 * ModerateEvery)
-		p.judge(c)
-	}
-	if asked != before {
-		t.Error("slow wakes count")
+}
+
+// TestReadPaceAdapts: looks come as often as about half of the streams have something, and end where that is no use.
+func TestReadPaceAdapts(t *testing.T) {
+	p := readPace{streams: func() int { return 16 }, ticks: 1}
+	for i, tc := range []struct {
+		found, ticks int
+		stays        bool
+	}{
+		{5, 2, true},
+		{5, 4, true},
+		{5, 4, true},
+		{8, 4, true},
+		{16, 2, true},
+		{40, 1, true},
+		{12, 1, true},
+		{16, 1, true},
+		{15, 1, true},
+		{16, 1, true},
+		{16, 1, false}, // twice: as many as there are come at any pace
+		{3, 2, true},
+		{3, 4, true},
+		{3, 4, true},
+		{4, 4, true},
+		{3, 4, true},
+		{3, 4, false},
+	} {
+		p.found = tc.found
+		if stays := p.adapt(); stays != tc.stays || p.ticks != tc.ticks {
+			t.Errorf("%d: %d frames found: stays %v with %d ticks", i, tc.found, stays, p.ticks)
+		}
+		if !tc.stays {
+			p.vain = 0
+		}
 	}
 }

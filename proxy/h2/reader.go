@@ -91,10 +91,13 @@ func (fs *frames) read(n int) error {
 		var b []byte
 		var got int
 		var err error
-		if fs.pace.turn != nil {
-			b, got, err = fs.pace.read(fs.c, lend)
+		if fs.pace.moderated() {
+			b = lend()
+			if got, err = fs.pace.read(fs.c, b); got == 0 {
+				returnRead(b)
+			}
 		} else if b, got, err = fs.c.ReadLent(lend, returnRead, fs.tick); err == nil {
-			fs.pace.judge(fs.c)
+			fs.pace.woken(fs.c)
 		}
 		if err == nil {
 			fs.buf, fs.r, fs.w, fs.much = b, 0, got, got == len(b) || got > readSome
@@ -107,9 +110,8 @@ func (fs *frames) read(n int) error {
 	}
 	var got int
 	var err error
-	if t := fs.pace.turn; t != nil {
-		t.Next()
-		got, err = fs.c.TryRead(fs.buf[fs.w:])
+	if fs.pace.moderated() {
+		got, err = fs.pace.read(fs.c, fs.buf[fs.w:])
 	} else {
 		got, err = fs.c.Read(fs.buf[fs.w:], fs.tick)
 	}
@@ -153,6 +155,7 @@ func (fs *frames) next() (*frame, error) {
 	if err := fs.await(frameHead); err != nil {
 		return nil, err
 	}
+	fs.pace.found++
 	h := fs.buf[fs.r:]
 	f.length = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
 	f.kind, f.flags, f.id = kind(h[3]), h[4], number31(h[5:])

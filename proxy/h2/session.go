@@ -212,7 +212,7 @@ func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte)
 	}
 	s.dec = newDecoder(maxBlock*lim.HeaderBytes, s.field)
 	s.in.onWait, s.in.onRead, s.flusher = s.waiting, s.sendLater, s.flush
-	s.in.pace.moderator, s.in.pace.busy = lim.Moderator, s.busy
+	s.in.pace.moderator, s.in.pace.streams = lim.Moderator, s.open
 	s.idleSince = time.Now()
 	return s
 }
@@ -249,11 +249,11 @@ func (s *session) failLocked(err error) {
 	s.unblockLocked()
 }
 
-// busy reports whether there are enough streams for moderated reads to be worth it.
-func (s *session) busy() bool {
+// open returns how many streams there are.
+func (s *session) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.streams) >= streamsToJoin
+	return len(s.streams)
 }
 
 // run reads until the connection ends, then closes it. It is the reader goroutine.

@@ -25,8 +25,9 @@ func (w *workers) run(j job) {
 }
 
 func (w *workers) work(ch chan job, j job) {
+	x := new(exchange)
 	for {
-		j.do()
+		j.do(x)
 		j = job{}
 		w.mu.Lock()
 		if w.closed || len(w.idle) >= maxIdleWorkers {

@@ -42,6 +42,7 @@ type Turn struct {
 	m    *Moderator
 	c    *Conn
 	tick chan struct{}
+	left int // ticks until it is told; guarded by m.mu
 }
 
 // Join gives c a turn; nil where c is not a socket.
@@ -60,8 +61,13 @@ func (m *Moderator) Join(c *Conn) *Turn {
 	return t
 }
 
-// Next waits until it is time to look.
-func (t *Turn) Next() { <-t.tick }
+// Next waits for so many ticks, at least one.
+func (t *Turn) Next(ticks int) {
+	t.m.mu.Lock()
+	t.left = max(ticks, 1)
+	t.m.mu.Unlock()
+	<-t.tick
+}
 
 // Leave gives the turn up.
 func (t *Turn) Leave() {
@@ -99,9 +105,10 @@ func (m *Moderator) run() {
 		wait()
 		m.mu.Lock()
 		for _, t := range m.turns {
-			select {
-			case t.tick <- struct{}{}:
-			default:
+			if t.left > 0 {
+				if t.left--; t.left == 0 {
+					t.tick <- struct{}{} // has room: who waits has taken the last one
+				}
 			}
 		}
 		m.running = len(m.turns) > 0

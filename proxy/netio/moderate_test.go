@@ -18,7 +18,7 @@ func TestModerator(t *testing.T) {
 	next := func(turn *netio.Turn) (string, error) {
 		buf := make([]byte, 100)
 		for {
-			turn.Next()
+			turn.Next(2)
 			if n, err := c.TryRead(buf); n > 0 || err != nil {
 				return string(buf[:n]), err
 			}
