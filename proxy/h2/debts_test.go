@@ -218,7 +218,7 @@ func TestGivenUp(t *testing.T) {
 	st.resetByPeerLocked(cancelled)
 	s.mu.Unlock()
 	c.jobs.Add(1)
-	job{c: c, st: st, x: pipeline.Begin(c.peer)}.do() // there is no configuration: serving would panic
+	job{c: c, st: st, x: pipeline.Begin(c.peer)}.do(new(exchange)) // there is no configuration: serving would panic
 	if len(s.streams) > 0 || s.working > 0 {
 		t.Error("the stream is not over")
 	}
