@@ -21,7 +21,7 @@ func TestHTTP2(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	if status, err := OnceHTTP2(address, "bench", "/x", time.Second); err != nil || status != 200 {
+	if status, err := OnceHTTP2(address, "bench", "/x", 10*time.Second); err != nil || status != 200 {
 		t.Error(status, err)
 	}
 	conns, err := IdleHTTP2(address, "bench", "/x", 3)

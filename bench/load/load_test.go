@@ -52,7 +52,7 @@ func TestOpenCountsFailures(t *testing.T) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusBadGateway)
 	})
-	l, err := Open(address, Request("x", "/"), 100, 2, 0, 200*time.Millisecond)
+	l, err := Open(address, Request("x", "/"), 100, 2, 0, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,15 +64,15 @@ func TestOpenCountsFailures(t *testing.T) {
 func TestOneAndOnceAndIdle(t *testing.T) {
 	body := strings.Repeat("x", 10_000)
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(body)) })
-	status, got, err := Once(address, Request("x", "/"), time.Second)
+	status, got, err := Once(address, Request("x", "/"), 10*time.Second)
 	if err == nil {
 		t.Errorf("a chunked reply was taken in: %d %d", status, len(got))
 	}
 	body = body[:1000]
-	if status, got, err = Once(address, Request("x", "/"), time.Second); err != nil || status != 200 || string(got) != body {
+	if status, got, err = Once(address, Request("x", "/"), 10*time.Second); err != nil || status != 200 || string(got) != body {
 		t.Errorf("%d %q %v", status, got, err)
 	}
-	if l, err := One(address, Request("x", "/"), 50*time.Millisecond); err != nil || l.Count == 0 || l.P50 <= 0 {
+	if l, err := One(address, Request("x", "/"), 500*time.Millisecond); err != nil || l.Count == 0 || l.P50 <= 0 {
 		t.Errorf("%+v %v", l, err)
 	}
 	conns, err := Idle(address, Request("x", "/"), 5)
@@ -90,7 +90,7 @@ func TestRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = source.Close() }()
-	octets, err := Sink(source.Addr().String(), 2, 50*time.Millisecond)
+	octets, err := Sink(source.Addr().String(), 2, 500*time.Millisecond)
 	if err != nil || octets < 64<<10 {
 		t.Errorf("%d octets, %v", octets, err)
 	}
@@ -129,7 +129,7 @@ func TestLoop(t *testing.T) {
 	defer l.Close()
 	total := 0
 	for range 2 { // on the same connections
-		n, err := l.Run(50 * time.Millisecond)
+		n, err := l.Run(500 * time.Millisecond)
 		if err != nil || n < 4 {
 			t.Fatal(n, err)
 		}

@@ -19,7 +19,7 @@ func TestStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := Streams(ln.Addr().String(), "bench", kind, 2, 5, 3000, 100*time.Millisecond)
+		n, err := Streams(ln.Addr().String(), "bench", kind, 2, 5, 3000, time.Second)
 		if err != nil || n < 50 {
 			t.Errorf("kind %d: %d, %v", kind, n, err)
 		}
@@ -34,7 +34,7 @@ func TestStreamsOfTheOtherKind(t *testing.T) {
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
 	server.Start()
 	defer server.Close()
-	if n, err := Streams(server.Listener.Addr().String(), "bench", Messages, 1, 1, 100, time.Second); err == nil {
+	if n, err := Streams(server.Listener.Addr().String(), "bench", Messages, 1, 1, 100, 5*time.Second); err == nil {
 		t.Errorf("%d messages came back", n)
 	}
 }
@@ -53,7 +53,7 @@ func TestBeside(t *testing.T) {
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	for _, bulk := range []string{"", "/bulk"} {
-		if l, err := Beside(address, "bench", "/small", bulk, 100*time.Millisecond); err != nil || l.Count == 0 || l.P99 == 0 {
+		if l, err := Beside(address, "bench", "/small", bulk, time.Second); err != nil || l.Count == 0 || l.P99 == 0 {
 			t.Errorf("%+v %v", l, err)
 		}
 	}

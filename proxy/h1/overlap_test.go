@@ -97,7 +97,7 @@ func (p *pair) rig(policy string) *rig {
 }
 
 const (
-	backup = "backup: {after: 20ms, max_ratio: 100%}, idempotent: true"
+	backup = "backup: {after: 200ms, max_ratio: 100%}, idempotent: true" // so late that no call needs one that is not to
 	ask    = "GET / HTTP/1.1\r\nHost: orders\r\n\r\n"
 )
 
@@ -247,13 +247,13 @@ func TestNoBackup(t *testing.T) {
 	})
 	t.Run("interim", func(t *testing.T) {
 		p := newPair(t)
-		r := p.rig("backup: {after: 50ms, max_ratio: 100%}")
+		r := p.rig("backup: {after: 200ms, max_ratio: 100%}")
 		c := r.dial()
 		p.warm(c)
 		send(t, c, ask)
 		only := p.next()
 		_, _ = io.WriteString(only.conn, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-		time.AfterFunc(2*late, func() { only.answer("alone") })
+		time.AfterFunc(4*late, func() { only.answer("alone") })
 		hints(t, bufio.NewReader(c))
 		if n := p.asked.Load(); n != 3 {
 			t.Errorf("%d attempts", n-2)
@@ -310,7 +310,7 @@ func TestBackupCallerLeaves(t *testing.T) {
 // TestBackupTimeout: both attempts hang, and the call is over by its deadline.
 func TestBackupTimeout(t *testing.T) {
 	p := newPair(t)
-	c := p.rig(backup + ", timeout: 150ms").dial()
+	c := p.rig(backup + ", timeout: 1500ms").dial()
 	send(t, c, ask)
 	p.next()
 	p.next()

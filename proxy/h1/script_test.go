@@ -176,7 +176,7 @@ func TestPipelinedBehindUpload(t *testing.T) {
 // TestEmptyLines (RFC 9112 2.2): empty lines behind a request leave the connection idle; a few before the next are passed
 // over, and more than a few are refused.
 func TestEmptyLines(t *testing.T) {
-	const wait = 100 * time.Millisecond
+	const wait = 300 * time.Millisecond
 	r := newRig(t, setup{
 		config: plainConfig, origins: []string{newOrigin(t, steady(0, []byte(lengthAnswer)))},
 		limits: func(l *h1.Limits) { l.HeaderTimeout = wait },

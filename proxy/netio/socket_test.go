@@ -46,7 +46,7 @@ func TestReadLent(t *testing.T) {
 	if r := <-done; r.got != "hello" || r.err != nil || out.Load() != 1 {
 		t.Fatalf("%q, %v, %d buffers out", r.got, r.err, out.Load())
 	}
-	read(time.Now().Add(10 * time.Millisecond))
+	read(time.Now().Add(200 * time.Millisecond))
 	if r := <-done; !errors.Is(r.err, netio.ErrTimeout) || out.Load() != 1 {
 		t.Fatalf("%v, %d buffers out", r.err, out.Load())
 	}

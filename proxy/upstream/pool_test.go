@@ -79,7 +79,7 @@ func TestWaitingEnds(t *testing.T) {
 		t.Errorf("after %v", d)
 	}
 	p.counts(1, 0, 0)
-	behind, last := p.wait(false, time.Now().Add(200*time.Millisecond)), p.wait(false, soon())
+	behind, last := p.wait(false, time.Now().Add(2*time.Second)), p.wait(false, soon())
 	if g := receive(t, behind); !errors.Is(g.err, upstream.ErrSaturated) {
 		t.Error(g.err)
 	}
@@ -139,7 +139,7 @@ func TestFailedConnectWakes(t *testing.T) {
 	p := newPool(t, address, upstream.Settings{MaxOpen: 1, MaxWaiting: 1})
 	failing := make(chan got, 1)
 	go func() {
-		c, err := p.Get(false, 500*time.Millisecond, soon())
+		c, err := p.Get(false, 2*time.Second, soon())
 		failing <- got{c, err}
 	}()
 	p.counts(1, 0, 0)

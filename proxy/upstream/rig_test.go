@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func soon() time.Time { return time.Now().Add(patience) }
 
