@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/internal/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -164,38 +165,41 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-// The second address answers where the first one cannot, and the first one again when it is back.
-func TestFailover(t *testing.T) {
-	second := scripted(t, instances(50, "10.0.0.2:80"))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// free is an address at which nobody listens, and nobody else will.
+func free(t *testing.T) string {
+	t.Helper()
+	address, err := loopback.Free(loopback.Own(), "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead := l.Addr().String()
-	_ = l.Close()
+	return address
+}
+
+// The second address answers where the first one cannot, and the first one again when it is back.
+func TestFailover(t *testing.T) {
+	second := scripted(t, instances(50, "10.0.0.2:80"))
+	dead := free(t)
 	reg := registry(dead, second.address())
-	reg.Wait = time.Second
+	reg.Wait, reg.Timeout = time.Second, time.Second
 	r := start(t, reg, "web")
-	r.expect("10.0.0.2:80")
-	l, err = net.Listen("tcp", dead)
-	if err != nil {
-		t.Skipf("the port is gone: %v", err)
+	until := func(want string) { // a busy machine may let a query run into its limit meanwhile
+		for u := r.next(); show(u) != want; u = r.next() {
+		}
 	}
-	back := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { body(w, 7, list("10.0.0.1:80")) }), ReadHeaderTimeout: time.Second}
+	until("10.0.0.2:80")
+	l, err := net.Listen("tcp", dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { body(w, 7, list("10.0.0.1:80")) }), ReadHeaderTimeout: patience}
 	go func() { _ = back.Serve(l) }()
 	t.Cleanup(func() { _ = back.Close() })
-	for u := r.next(); show(u) != "10.0.0.1:80"; u = r.next() {
-	}
+	until("10.0.0.1:80")
 }
 
 // Of many watches one alone tries an agent that is down; all go on at once when it is back.
 func TestDownAgent(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := free(t)
 	var names []string
 	for i := range 40 {
 		names = append(names, "s"+string(rune('A'+i)))
@@ -207,11 +211,11 @@ func TestDownAgent(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	l, err = net.Listen("tcp", address)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		t.Skipf("the port is gone: %v", err)
+		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: instances(7, "10.0.0.1:80"), ReadHeaderTimeout: time.Second}
+	srv := &http.Server{Handler: instances(7, "10.0.0.1:80"), ReadHeaderTimeout: patience}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	for heard := map[string]bool{}; len(heard) < len(names); {
@@ -290,7 +294,7 @@ func TestSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: instances(7, "10.0.0.1:80"), ReadHeaderTimeout: time.Second}
+	srv := &http.Server{Handler: instances(7, "10.0.0.1:80"), ReadHeaderTimeout: patience}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	start(t, registry("unix:"+path), "web").expect("10.0.0.1:80")

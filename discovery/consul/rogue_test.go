@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // script is a registry that answers as a test says.
 type script struct {
@@ -167,10 +167,10 @@ func run(t *testing.T, s *Source, names ...string) *rig {
 	return r
 }
 
-// registry is a configuration with short times.
+// registry is a configuration whose queries have time: a busy machine is no failure of the answer.
 func registry(addresses ...string) config.ConsulRegistry {
 	return config.ConsulRegistry{
-		Addresses: addresses, Stale: true, Wait: time.Minute, Timeout: 500 * time.Millisecond,
+		Addresses: addresses, Stale: true, Wait: time.Minute, Timeout: patience,
 		MaxConnections: 16, MaxAnswer: 1 << 20,
 	}
 }
@@ -274,8 +274,8 @@ func TestRogueAnswers(t *testing.T) {
 			t.Parallel()
 			srv := scripted(t, c.answer)
 			reg := registry(srv.address())
-			if c.kind != TimedOut {
-				reg.Timeout = patience // a busy machine is no failure of the answer
+			if c.kind == TimedOut {
+				reg.Timeout = 500 * time.Millisecond
 			}
 			r := start(t, reg, "web")
 			began := time.Now()
@@ -306,17 +306,18 @@ func TestRogueAnswers(t *testing.T) {
 // An answer at once, for ever: the pace is bounded, and what did not change is told as such.
 func TestNoHotLoop(t *testing.T) {
 	srv := scripted(t, func(w http.ResponseWriter, _ *http.Request) { body(w, 0, list("10.0.0.1:80")) })
+	began := time.Now()
 	r := start(t, registry(srv.address()), "web")
 	r.expect("10.0.0.1:80")
-	for range 3 {
+	for range 5 {
 		if u := r.next(); !u.Unchanged || u.Err != nil {
 			t.Errorf("%+v", u)
 		}
 	}
 	asked := srv.asked()
-	for i := 2; i < len(asked); i++ {
-		if d := asked[i].at.Sub(asked[i-2].at); d < 95*time.Millisecond {
-			t.Errorf("three queries within %v", d)
+	for i := 2; i < len(asked); i++ { // two at once, then one each 100 ms; some may come late, none early
+		if d := asked[i].at.Sub(began); d < time.Duration(i-1)*95*time.Millisecond {
+			t.Errorf("%d queries within %v", i+1, d)
 		}
 	}
 	if asked[1].index != "1" {
@@ -363,7 +364,7 @@ func TestLargeIndex(t *testing.T) {
 func TestSilentWait(t *testing.T) {
 	srv := scripted(t, instances(5, "10.0.0.1:80"))
 	reg := registry(srv.address())
-	reg.Wait = time.Second
+	reg.Wait, reg.Timeout = time.Second, time.Second
 	r := start(t, reg, "web")
 	r.expect("10.0.0.1:80")
 	if e := r.failure(); e.Kind != TimedOut {

