@@ -96,6 +96,9 @@ func One(address string, request []byte, duration time.Duration) (Latency, error
 		}
 		for done := false; !done; {
 			n, err := unix.Read(fd, r.space())
+			if errors.Is(err, unix.EINTR) { // our own runtime interrupts whoever runs for long
+				continue
+			}
 			if err == nil && n == 0 {
 				err = errors.New("connection closed")
 			}

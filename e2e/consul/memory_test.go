@@ -97,7 +97,7 @@ services: {quiet: {endpoints: [%q]}}`
 	agent.Kill(t)
 
 	// What was damaged meanwhile is told, and not used.
-	files, _ := filepath.Glob(filepath.Join(kept, "*.documents"))
+	files, _ := filepath.Glob(filepath.Join(kept, "[^.]*.documents"))
 	if len(files) != 1 {
 		t.Fatalf("%v", files)
 	}

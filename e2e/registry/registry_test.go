@@ -249,7 +249,7 @@ func kept(t testing.TB, dir string) string {
 	t.Helper()
 	var files []string
 	sidecartest.Eventually(t, 10*time.Second, "the endpoints are kept", func() bool {
-		files, _ = filepath.Glob(filepath.Join(dir, "*.endpoints"))
+		files, _ = filepath.Glob(filepath.Join(dir, "[^.]*.endpoints")) // not one that is being written
 		return len(files) == 1
 	})
 	return files[0]
