@@ -205,7 +205,9 @@ func TestDownAgent(t *testing.T) {
 		names = append(names, "s"+string(rune('A'+i)))
 	}
 	slices.Sort(names)
-	r := start(t, registry(address), names...)
+	reg := registry(address)
+	reg.Timeout = time.Second // there are fewer connections than names: each waits for the turn of another
+	r := start(t, reg, names...)
 	for range names { // each one is told of once
 		if e := r.failure(); e.Kind != Unreachable {
 			t.Errorf("%v", e)
