@@ -189,16 +189,17 @@ func TestChangeAfterTTL(t *testing.T) {
 	srv := serve(t, "")
 	srv.set("a.test. A", "a.test. 1 A 10.0.0.1")
 	s := source(t, config.DNSRegistry{MinTTL: time.Millisecond}, srv)
+	began := time.Now()
 	r := start(t, s, "a.test:80")
 	r.untilSet("10.0.0.1:80")
-	began := time.Now()
 	srv.set("a.test. A", "a.test. 1 A 10.0.0.2")
 	r.untilSet("10.0.0.2:80")
-	if d := time.Since(began); d < 900*time.Millisecond {
+	d := time.Since(began)
+	if d < 900*time.Millisecond {
 		t.Errorf("asked again after %s, the TTL is 1 s", d)
 	}
-	if n := srv.times("a.test. A"); n != 2 {
-		t.Errorf("asked %d times", n)
+	if n := srv.times("a.test. A"); n < 2 || n > 1+int(d/(900*time.Millisecond)) {
+		t.Errorf("asked %d times in %s", n, d)
 	}
 }
 

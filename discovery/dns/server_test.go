@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const deadline = 10 * time.Second
+const deadline = time.Minute
 
 // server is a name server with a script.
 type server struct {
@@ -207,7 +207,7 @@ func write(t *testing.T, path, content string) {
 
 // quick is a registry whose answers count for some milliseconds.
 func quick() config.DNSRegistry {
-	return config.DNSRegistry{MinTTL: 5 * time.Millisecond, MaxTTL: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
+	return config.DNSRegistry{MinTTL: 5 * time.Millisecond, MaxTTL: 10 * time.Millisecond, Timeout: 1500 * time.Millisecond}
 }
 
 // once looks a target up and gives what it resolves to, with weights other than 1.

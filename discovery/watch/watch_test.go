@@ -15,13 +15,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const deadline = 10 * time.Second
+const deadline = time.Minute
 
 // watching runs a Watcher with a short quiet time and gives its calls as a channel.
 func watching(t *testing.T, paths ...string) <-chan struct{} {
 	t.Helper()
 	calls := make(chan struct{}, 100)
-	w := watch.New(paths, 20*time.Millisecond)
+	w := watch.New(paths, 100*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx, func() { calls <- struct{}{} }) }()

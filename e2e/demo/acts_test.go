@@ -158,6 +158,7 @@ func (s *story) groupSwitch() {
 	act("5. A group is switched away, by one key")
 	quiet := func(group string) {
 		s.t.Helper()
+		<-time.After(glance / 4) // what was on its way arrives
 		asked := s.asked(group)
 		<-time.After(glance)
 		s.claim(s.asked(group) == asked, "no call goes to %s", group)

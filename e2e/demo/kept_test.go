@@ -15,6 +15,7 @@ func (s *story) keySwitch() {
 	s.watched(func() {
 		s.config(`{service: catalog, enabled: true, answer: {status: 200, body: "[]"}}`, "put", "switches/no-catalog")
 		s.awaits("the caller gets the answer of the switch", func() bool { return s.call(s.caller, "catalog") == "[]" })
+		<-time.After(glance / 4) // what was on its way arrives
 		asked := s.callsOfCatalog()
 		<-time.After(glance)
 		s.claim(s.callsOfCatalog() == asked, "no call goes to catalog")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/discovery/guard"
 	"github.com/sidecar-mesh/sidecar/e2e/consultest"
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
@@ -181,7 +182,15 @@ func TestConsulAndSidecarRestarted(t *testing.T) {
 func TestUpdateGate(t *testing.T) {
 	f, agent := newFleet(t, 5), consultest.Dev(t)
 	f.register(t, agent, 0, 4)
-	p := sidecartest.Run(t, "%s", "config_center: {consul: {registry: main}}\n"+withConsul(agent, "snapshot_dir: none", ""))
+	gate := guard.Gate{Closed: true, Share: 0.001, Epoch: time.Hour}
+	id := 0
+	for { // one in a thousand would have its turn now
+		if open, until := gate.Turn(time.Now(), fmt.Sprint("/", id)); !open && time.Until(until) > gate.Epoch {
+			break
+		}
+		id++
+	}
+	p := sidecartest.Run(t, "node: {id: \"%d\"}\nconfig_center: {consul: {registry: main}}\n%s", id, withConsul(agent, "snapshot_dir: none", ""))
 	sees(t, p, "svc", 4, "")
 	agent.PutKV(t, "sidecar/update_gate", "{enabled: true, percent: 0.1%, epoch: 1h}")
 	sidecartest.Eventually(t, 10*time.Second, "the gate is closed", func() bool { return p.Metric(t, "sidecar_discovery_update_gate") == 2 })
