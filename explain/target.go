@@ -198,7 +198,7 @@ func (q *question) verdict() {
 // emptyText says why there is nobody to pick in a target.
 func emptyText(t *Target) string {
 	s := "it has no endpoint"
-	if len(t.Rules) > 0 {
+	if slices.ContainsFunc(t.Rules, func(r Rule) bool { return len(r.Removed) > 0 || r.EachCall }) {
 		s = "rules leave it no endpoint"
 	}
 	if len(t.Endpoints) > 0 {

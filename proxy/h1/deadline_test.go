@@ -2,10 +2,15 @@ package h1_test
 
 import (
 	"bufio"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
+
+	"github.com/sidecar-mesh/sidecar/resilience"
 )
 
 // TestTellDeadline: the next hop is told how much time is left where the route says so or our caller told us, never more
@@ -51,5 +56,30 @@ func TestTellDeadline(t *testing.T) {
 				t.Errorf("told %q, want %d to %d", values, tt.least, tt.most)
 			}
 		})
+	}
+}
+
+// TestDeadlineTooShort: callers whose deadline is all but over neither open the breaker nor take an endpoint out for those who
+// have time; one that leaves time does say something.
+func TestDeadlineTooShort(t *testing.T) {
+	for _, tt := range []struct {
+		left   int // milliseconds
+		breaks bool
+	}{{1, false}, {200, true}} {
+		o := newOrigin(t, func(nc *net.TCPConn) { _, _ = io.Copy(io.Discard, nc) }) // it never answers
+		r := newRig(t, setup{config: `services: {orders: {endpoints: [ORIGIN], policy: {breaker: {request_volume: 3}}}}` + "\n", origins: []string{o}})
+		s, _ := r.store.Load().Outbound.Get("orders")
+		c := r.dial()
+		for range 3 {
+			got := get(t, c, fmt.Sprintf("GET / HTTP/1.1\r\nHost: orders\r\nX-Envoy-Expected-Rq-Timeout-Ms: %d", tt.left))
+			expect(t, got, "504 timeout")
+		}
+		expect(t, get(t, c, "GET / HTTP/1.1\r\nHost: nobody"), "404 no_route") // behind it, what came before is counted
+		if open := s.Rest.Breaker.State(time.Now()) != resilience.Closed; open != tt.breaks {
+			t.Errorf("%d ms: the breaker is open: %t", tt.left, open)
+		}
+		if failures := s.Outlier.State(time.Now(), s.Endpoints[0].Health).Consecutive; (failures > 0) != tt.breaks {
+			t.Errorf("%d ms: %d failures of the endpoint count", tt.left, failures)
+		}
 	}
 }

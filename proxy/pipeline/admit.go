@@ -100,7 +100,11 @@ func (x *Exchange) leave() {
 		if took == 0 {
 			took = now.Sub(x.Start)
 		}
-		x.breakerChanged(x.rt.Breaker.Done(now, x.ticket, x.action, x.ended, took))
+		if x.hurried(x.Start, &x.ended) {
+			x.rt.Breaker.Cancel(now, x.ticket)
+		} else {
+			x.breakerChanged(x.rt.Breaker.Done(now, x.ticket, x.action, x.ended, took))
+		}
 	}
 	if x.limited {
 		x.limited = false

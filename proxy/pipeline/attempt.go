@@ -339,6 +339,9 @@ func (x *Exchange) judge(next resilience.Action) {
 func (x *Exchange) report(o resilience.Outcome) {
 	ep, svc, now := x.ep, x.to.Service, x.Clock
 	o.Took = now.Sub(x.began)
+	if x.hurried(x.began, &o) {
+		o = resilience.Outcome{Kind: resilience.Gone}
+	}
 	if o.Kind != resilience.Gone && o.Kind != resilience.Saturated && o.Kind != resilience.Unfit && x.to.Set.Spec().Kind.Learns() {
 		if o.Failed() {
 			ep.Meter.ObserveFailure(now, now.Sub(x.began), x.rt.Plan.Longest())

@@ -84,7 +84,7 @@ func (s *rawStream) linger() {
 
 // watch tells the switches that watch the route how a call ended that was made, or refused by a meter of ours.
 func (x *Exchange) watch() {
-	if len(x.rt.Watchers) == 0 || x.out.Reason == resilience.CallerGone {
+	if len(x.rt.Watchers) == 0 || x.out.Reason == resilience.CallerGone || x.hurried(x.Start, &x.ended) {
 		return
 	}
 	failed := x.out.Reason != resilience.None || x.out.Status >= 500 || x.ended.Failed()
@@ -270,7 +270,7 @@ func (x *Exchange) answerMessage(body string, reason resilience.Reason) {
 // askLocal has our own app answer. How the call of the service ended stays what it was: that is what meters and log are about.
 func (x *Exchange) askLocal(s *snapshot.StandIn, reason resilience.Reason) {
 	rt, to, ep, ended, action := x.rt, x.to, x.ep, x.ended, x.action
-	detail, attempts := x.out.Detail, x.out.Attempts
+	detail, attempts, deadline := x.out.Detail, x.out.Attempts, x.deadline
 	x.rt, x.to, x.ep, x.tried = s.Local, s.Local.Targets[0], nil, x.tried[:0]
 	x.Req.Path = s.Path
 	x.Req.Fields = append(x.Req.Fields, Field{Name: "X-Fallback-For", Value: x.svc.Name}, Field{Name: "X-Fallback-Reason", Value: reason.String()})
@@ -283,7 +283,7 @@ func (x *Exchange) askLocal(s *snapshot.StandIn, reason resilience.Reason) {
 		}
 	}
 	x.rt, x.to, x.ep, x.ended, x.action = rt, to, ep, ended, action
-	x.out.Attempts = attempts
+	x.out.Attempts, x.deadline = attempts, deadline
 }
 
 // bodyOf is the body of a fixed answer, with its placeholders filled in.

@@ -264,7 +264,7 @@ func (x *Exchange) try() bool {
 // conclude tells plan and meters how an attempt ended, and gives it up where its answer is not wanted.
 func (x *Exchange) conclude(a resilience.Action, o resilience.Outcome) resilience.Action {
 	x.ended = o
-	if l := x.rt.Latency; l != nil && primary(a) && (o.Kind == resilience.Answered && !o.Failed() || o.Kind == resilience.TimedOut) {
+	if l := x.rt.Latency; l != nil && primary(a) && (o.Kind == resilience.Answered && !o.Failed() || o.Kind == resilience.TimedOut) && !x.hurried(x.began, &o) {
 		l.Observe(x.Clock.Sub(x.began))
 	}
 	next := x.plan.Result(x.Clock, a.Slot, o)
