@@ -28,6 +28,9 @@ const adviceSamples = 1000
 // one to two minutes; inbound is the time limit of our own app, 0 if there is none.
 func advise(dir telemetry.Direction, s *snapshot.Service, q telemetry.Quantiles, inbound time.Duration) []Advice {
 	var list []Advice
+	if s.Protocol == "tcp" {
+		return nil // its time limit is about connecting, what was observed about connections
+	}
 	base := Advice{Service: s.Name, Direction: dir.String()}
 	seen, late := map[*config.Policy]bool{}, map[*config.Policy]bool{}
 	routes := append([]*snapshot.Route{s.Rest}, s.Routes...)

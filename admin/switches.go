@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Switch is a degradation switch.
@@ -93,6 +94,10 @@ func (a *api) setSwitch(w http.ResponseWriter, r *http.Request) {
 			detail += ": " + err.Error()
 		}
 		refuse(w, r, problem{Status: http.StatusBadRequest, Title: "bad body", Detail: detail})
+		return
+	}
+	if strings.ContainsFunc(body.Reason+body.By, unicode.IsControl) {
+		refuse(w, r, problem{Status: http.StatusBadRequest, Title: "bad body", Detail: "reason and by are one line of text each: they are shown as such in the journal"})
 		return
 	}
 	if body.By == "" {

@@ -27,6 +27,8 @@ func TestSwitches(t *testing.T) {
 		{"PUT", "/switches/big", `{"enabled": true, "confirm": true, "reason": "r"}`, "", 200, `"state": "on"`},
 		{"PUT", "/switches/away", `{}`, "", 400, "is expected"},
 		{"PUT", "/switches/away", `{"enabled": "yes"}`, "", 400, "is expected"},
+		{"PUT", "/switches/away", `{"enabled": true, "reason": "a\nb"}`, "", 400, "one line"},
+		{"PUT", "/switches/away", `{"enabled": true, "by": "\u001b[2J"}`, "", 400, "one line"},
 		{"PUT", "/switches/away", `{"enable": true}`, "", 400, "is expected"},
 		{"PUT", "/switches/away", `{"enabled": true}`, "http://evil.test", 403, "web page"},
 		{"PUT", "/switches", `{"enabled": true}`, "", 405, "takes GET, HEAD"},

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +138,15 @@ func eventLine(e *telemetry.Event) string {
 		b.WriteString(" → " + e.To)
 	}
 	if e.Detail != "" {
-		b.WriteString(": " + e.Detail)
+		b.WriteString(": " + strings.Map(printable, e.Detail))
 	}
 	return b.String() + "\n"
+}
+
+// printable keeps what somebody else wrote from moving the cursor of who reads it.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
