@@ -32,7 +32,8 @@ const (
 // accessLog takes lines from any goroutine into a buffer that one goroutine writes. The buffer is bounded: what a slow
 // sink leaves no room for is dropped and counted.
 type accessLog struct {
-	stdout, stderr io.Writer // nil: those of the process
+	stdout, stderr io.Writer       // nil: those of the process
+	failed         func(err error) // told of each failure, by run
 
 	lines, dropped, errors atomic.Uint64
 
@@ -291,6 +292,9 @@ func (l *accessLog) write(c chunk) {
 		l.dropped.Add(c.count - whole)
 		if err != nil {
 			l.errors.Add(1)
+		}
+		if err != nil && !errors.Is(err, errGivenUp) {
+			l.failed(err)
 		}
 	}
 	l.mu.Lock()

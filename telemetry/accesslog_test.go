@@ -278,6 +278,32 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
+// A disk without room is told, once a minute at most.
+func TestLogFailureIsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(Options{Stdout: &failing{fails: 1 << 20}, AccessLog: AccessLog{To: "stdout"}, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := sampleOutcome(nil)
+		for range 3 {
+			r.Record(&o)
+			time.Sleep(flushEvery)
+			synctest.Wait()
+		}
+		all := r.Events().Snapshot()
+		if len(all) != 1 || all[0].Kind != EventAccessLog || all[0].To != "failing" || all[0].Detail != "no space left on device" {
+			t.Errorf("%+v", all)
+		}
+		time.Sleep(time.Minute)
+		r.Record(&o)
+		_ = r.Close(t.Context())
+		if all := r.Events().Snapshot(); len(all) != 2 {
+			t.Errorf("%d events", len(all))
+		}
+	})
+}
+
 func TestSetAccessLogRefuses(t *testing.T) {
 	r := newTest(t, Options{AccessLog: AccessLog{To: "none"}})
 	for _, c := range []AccessLog{

@@ -27,6 +27,7 @@ const (
 	EventEndpoints  = "endpoints"  // endpoints came and went
 	EventApp        = "app"        // our app To "well" or "ill"
 	EventDrain      = "drain"      // To "draining" or "drained"
+	EventAccessLog  = "access_log" // lines cannot be written, or the file not be opened: To "failing"
 	EventReload     = "reload"     // a configuration: To "ok" or "failed"
 	EventRule       = "rule"       // a rule that acts for a while, as a ban does: To "acting", "over" or "withdrawn"
 	EventScript     = "script"     // a script rule: To "failed"

@@ -218,6 +218,7 @@ type parts struct {
 	revision   atomic.Uint64
 	scripts    atomic.Uint64
 	scriptTold atomic.Int64 // Unix nanoseconds of the last event
+	logTold    atomic.Int64 // the same
 	windows    atomic.Pointer[func() int64]
 	moderated  atomic.Pointer[func() int]
 	retired    [2]counts       // connections downstream and upstream, by why
@@ -346,10 +347,23 @@ func (r *Recorder) GroupSwitched(service, from, to, detail string) {
 // ScriptFailed counts a run of a script rule that failed. The first and then one a minute at most is an event.
 func (r *Recorder) ScriptFailed(err error) {
 	r.parts.scripts.Add(1)
-	now := r.now().UnixNano()
-	if told := r.parts.scriptTold.Load(); (told == 0 || now-told > int64(time.Minute)) && r.parts.scriptTold.CompareAndSwap(told, now) {
+	if r.tellAgain(&r.parts.scriptTold) {
 		r.events.Add(Event{Kind: EventScript, To: "failed", Detail: err.Error()})
 	}
+}
+
+// logFailed tells of a failure of the access log, which counts them. The first and then one a minute at most is an event.
+func (r *Recorder) logFailed(err error) {
+	if r.tellAgain(&r.parts.logTold) {
+		r.events.Add(Event{Kind: EventAccessLog, To: "failing", Detail: err.Error()})
+	}
+}
+
+// tellAgain reports whether something that was told last at that time is to be told again, and notes that it is.
+func (r *Recorder) tellAgain(last *atomic.Int64) bool {
+	now := r.now().UnixNano()
+	told := last.Load()
+	return (told == 0 || now-told > int64(time.Minute)) && last.CompareAndSwap(told, now)
 }
 
 // Retired counts a connection of HTTP/2 that was left for a new one, on the side "downstream" or "upstream".

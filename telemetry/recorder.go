@@ -79,7 +79,7 @@ func New(o Options) (*Recorder, error) {
 	r.events.log = o.Log
 	r.events.now = r.now
 	r.parts.started = r.now()
-	r.log.stdout, r.log.stderr = o.Stdout, o.Stderr
+	r.log.stdout, r.log.stderr, r.log.failed = o.Stdout, o.Stderr, r.logFailed
 	if err := r.SetAccessLog(o.AccessLog); err != nil {
 		return nil, err
 	}

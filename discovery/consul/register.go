@@ -20,16 +20,19 @@ import (
 // Registry registers instances with the first agent of a registry: the one beside us, since an agent is the owner of what
 // is registered with it. It implements registrar.Registry.
 type Registry struct {
-	c    *client
-	host string // of the agent; empty for a socket
+	c          *client
+	host       string // of the agent; empty for a socket
+	datacenter string // that the registry is said to be of; empty: whichever the agent is of
 
-	mu   sync.Mutex
-	node string // the name of the agent's node, once it is known; guarded by mu
-	ip   string // and its address
+	mu    sync.Mutex
+	agent agentIdentity // once it is known; guarded by mu
 	// tokens are, by instance, those that the agent has it under. The agent tells the servers by them: one that was renewed since
 	// must be told to it anew. Guarded by mu.
 	tokens map[string]string
 }
+
+// agentIdentity is who an agent is.
+type agentIdentity struct{ node, ip, datacenter string }
 
 // NewRegistry prepares a registry, without I/O.
 func NewRegistry(reg *config.Registry) (*Registry, error) {
@@ -40,7 +43,7 @@ func NewRegistry(reg *config.Registry) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{c: c, host: hostOf(reg.Consul.Addresses[0])}, nil
+	return &Registry{c: c, host: hostOf(reg.Consul.Addresses[0]), datacenter: reg.Consul.Datacenter}, nil
 }
 
 // hostOf is the host of an agent's address.
@@ -61,7 +64,7 @@ func hostOf(address string) string {
 // Close ends the connections.
 func (r *Registry) Close() { r.c.close() }
 
-func (r *Registry) agent() *api.Agent { return r.c.agents[0].api.Agent() }
+func (r *Registry) api() *api.Agent { return r.c.agents[0].api.Agent() }
 
 func (r *Registry) query(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{Token: r.c.readToken()}).WithContext(ctx)
@@ -72,6 +75,9 @@ func checkID(i *registration.Instance) string { return "sidecar:" + i.ID }
 
 // Register implements registrar.Registry. Checks that others have added stay: an operator's maintenance among them (S-208).
 func (r *Registry) Register(ctx context.Context, i *registration.Instance, well bool) registration.Result {
+	if why := r.elsewhere(ctx); why != "" {
+		return registration.Result{Kind: registration.Failed, Text: why}
+	}
 	check := &api.AgentServiceCheck{CheckID: checkID(i), Name: "sidecar", Status: api.HealthCritical}
 	if well {
 		check.Status = api.HealthPassing
@@ -91,7 +97,7 @@ func (r *Registry) Register(ctx context.Context, i *registration.Instance, well 
 	}
 	token := r.c.readToken()
 	opts := api.ServiceRegisterOpts{Token: token}.WithContext(ctx)
-	err := r.agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
+	err := r.api().ServiceRegisterOpts(&api.AgentServiceRegistration{
 		ID: i.ID, Name: i.Service, Address: address, Port: i.Port, Tags: i.Tags, Meta: i.Meta,
 		Weights: &api.AgentWeights{Passing: i.Weight, Warning: 1}, Check: check,
 	}, opts)
@@ -140,11 +146,11 @@ func (r *Registry) Report(ctx context.Context, i *registration.Instance, well bo
 	case r.renewed(i):
 		return r.renew(ctx, i, well)
 	case i.Probe.Own():
-		_, _, err = r.agent().Service(i.ID, r.query(ctx))
+		_, _, err = r.api().Service(i.ID, r.query(ctx))
 	case well:
-		err = r.agent().UpdateTTLOpts(checkID(i), "the app is well", api.HealthPassing, r.query(ctx))
+		err = r.api().UpdateTTLOpts(checkID(i), "the app is well", api.HealthPassing, r.query(ctx))
 	default:
-		err = r.agent().UpdateTTLOpts(checkID(i), note, api.HealthCritical, r.query(ctx))
+		err = r.api().UpdateTTLOpts(checkID(i), note, api.HealthCritical, r.query(ctx))
 	}
 	if unknown(err) {
 		return lost()
@@ -154,7 +160,7 @@ func (r *Registry) Report(ctx context.Context, i *registration.Instance, well bo
 
 // renew registers an instance that the agent has under another token anew, as it is.
 func (r *Registry) renew(ctx context.Context, i *registration.Instance, well bool) registration.Result {
-	checks, err := r.agent().ChecksWithFilterOpts("CheckID == "+quote(checkID(i)), r.query(ctx))
+	checks, err := r.api().ChecksWithFilterOpts("CheckID == "+quote(checkID(i)), r.query(ctx))
 	if err != nil {
 		return failure(err)
 	}
@@ -179,7 +185,7 @@ func (r *Registry) Deregister(ctx context.Context, i *registration.Instance) reg
 			return result
 		}
 	}
-	err := r.agent().ServiceDeregisterOpts(i.ID, r.query(ctx))
+	err := r.api().ServiceDeregisterOpts(i.ID, r.query(ctx))
 	if unknown(err) {
 		err = nil
 	}
@@ -188,13 +194,13 @@ func (r *Registry) Deregister(ctx context.Context, i *registration.Instance) reg
 
 // Verify implements registrar.Registry: neither the agent nor the catalogue has it any more (S-27).
 func (r *Registry) Verify(ctx context.Context, i *registration.Instance) registration.Result {
-	switch _, _, err := r.agent().Service(i.ID, r.query(ctx)); {
+	switch _, _, err := r.api().Service(i.ID, r.query(ctx)); {
 	case err == nil:
 		return registration.Result{Kind: registration.There, Text: "the agent has it still"}
 	case !unknown(err):
 		return failure(err)
 	}
-	node, _, err := r.self(ctx)
+	self, err := r.self(ctx)
 	if err != nil {
 		return failure(err)
 	}
@@ -205,7 +211,7 @@ func (r *Registry) Verify(ctx context.Context, i *registration.Instance) registr
 		return failure(err)
 	}
 	for _, s := range list {
-		if s.Node == node {
+		if s.Node == self.node {
 			return registration.Result{Kind: registration.There, Text: "the catalogue lists it still"}
 		}
 	}
@@ -214,7 +220,7 @@ func (r *Registry) Verify(ctx context.Context, i *registration.Instance) registr
 
 // Sweep implements registrar.Registry.
 func (r *Registry) Sweep(ctx context.Context, node string, keep func(id string) bool) (removed []string, err error) {
-	list, err := r.agent().ServicesWithFilterOpts("Meta.sidecar == "+quote(node), r.query(ctx))
+	list, err := r.api().ServicesWithFilterOpts("Meta.sidecar == "+quote(node), r.query(ctx))
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -223,7 +229,7 @@ func (r *Registry) Sweep(ctx context.Context, node string, keep func(id string) 
 		if keep(id) {
 			continue
 		}
-		if err := r.agent().ServiceDeregisterOpts(id, r.query(ctx)); err != nil && !unknown(err) {
+		if err := r.api().ServiceDeregisterOpts(id, r.query(ctx)); err != nil && !unknown(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", id, classify(err)))
 			continue
 		}
@@ -232,22 +238,36 @@ func (r *Registry) Sweep(ctx context.Context, node string, keep func(id string) 
 	return removed, errors.Join(errs...)
 }
 
-// self returns name and address of the agent's node.
-func (r *Registry) self(ctx context.Context) (node, ip string, err error) {
+// self returns who the agent is.
+func (r *Registry) self(ctx context.Context) (agentIdentity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.node != "" {
-		return r.node, r.ip, nil
+	if r.agent.node != "" {
+		return r.agent, nil
 	}
 	var self struct {
-		Config struct{ NodeName string }
+		Config struct{ NodeName, Datacenter string }
 		Member struct{ Addr string }
 	}
 	if _, err := r.c.agents[0].api.Raw().Query("/v1/agent/self", &self, r.query(ctx)); err != nil {
-		return "", "", err
+		return agentIdentity{}, err
 	}
-	r.node, r.ip = self.Config.NodeName, self.Member.Addr
-	return r.node, r.ip, nil
+	r.agent = agentIdentity{node: self.Config.NodeName, ip: self.Member.Addr, datacenter: self.Config.Datacenter}
+	return r.agent, nil
+}
+
+// elsewhere says that the agent is of another datacenter than the registry: what is registered with an agent appears in the agent's own, and
+// nowhere else. Where the agent does not say who it is, it is taken to be the right one.
+func (r *Registry) elsewhere(ctx context.Context) (why string) {
+	if r.datacenter == "" {
+		return ""
+	}
+	self, err := r.self(ctx)
+	if err != nil || self.datacenter == "" || strings.EqualFold(self.datacenter, r.datacenter) {
+		return ""
+	}
+	return fmt.Sprintf("the agent is of the datacenter %s, and would register it there: to register in %s, the first address has to be an agent of it",
+		self.datacenter, r.datacenter)
 }
 
 // quote writes a text as filter expressions want it.
@@ -323,9 +343,11 @@ func (r *Registry) allowed(ctx context.Context, i *registration.Instance) (regis
 	}
 	ip := cmp.Or(i.Address, r.localAddress())
 	if ip == "" {
-		if _, ip, err = r.self(ctx); err != nil {
+		self, err := r.self(ctx)
+		if err != nil {
 			return registration.Result{}, err
 		}
+		ip = self.ip
 	}
 	if allows(text, ip, i.Node) {
 		return registration.Result{}, nil

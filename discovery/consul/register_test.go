@@ -1,8 +1,13 @@
 package consul
 
 import (
+	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
+
+	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery/registration"
 )
 
 // TestRefresh: a service whose query waits for a change is asked for at once, and once; others are left alone.
@@ -47,6 +52,41 @@ func TestAllows(t *testing.T) {
 		if got := allows(tc.list, "10.0.0.7", "pod-7:15006"); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestElsewhere: an agent registers in its own datacenter, whatever a registry says of its queries; one of another is told of, and
+// gets nothing.
+func TestElsewhere(t *testing.T) {
+	var wrote atomic.Int32
+	srv := scripted(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/agent/self":
+			_, _ = io.WriteString(w, `{"Config": {"Datacenter": "dc1", "NodeName": "n"}, "Member": {"Addr": "10.0.0.1"}}`)
+		case "/v1/agent/service/register":
+			wrote.Add(1)
+		}
+	})
+	for _, tc := range []struct {
+		datacenter, text string
+		writes           int32
+	}{
+		{"dc2", "the agent is of the datacenter dc1, and would register it there: to register in dc2, the first address has to be an agent of it", 0},
+		{"DC1", "", 1},
+		{"", "", 1},
+	} {
+		reg := registry("http://" + srv.address())
+		reg.Datacenter = tc.datacenter
+		r, err := NewRegistry(&config.Registry{Name: "main", Consul: &reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrote.Store(0)
+		got := r.Register(t.Context(), &registration.Instance{ID: "i", Service: "shop", Port: 1}, false)
+		if got.Text != tc.text || (got.Kind == registration.OK) != (tc.text == "") || wrote.Load() != tc.writes {
+			t.Errorf("%q: %+v, %d writes", tc.datacenter, got, wrote.Load())
+		}
+		r.Close()
 	}
 }
 

@@ -188,10 +188,6 @@ func listHas(list, item string) bool {
 
 // judgeRequest works out framing, target, host and hop-by-hop fields of a parsed request head.
 func judgeRequest(q *pipeline.Request, f *framing, target string) error {
-	q.Version = pipeline.HTTP11
-	if f.minor == 0 {
-		q.Version = pipeline.HTTP10
-	}
 	hosts, host, upgrade := 0, "", ""
 	expect := false
 	for i := range q.Fields {

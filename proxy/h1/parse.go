@@ -204,6 +204,11 @@ func parseRequestLine(q *pipeline.Request, f *framing, line []byte) (target stri
 		}
 		return "", err
 	}
+	q.Version = pipeline.HTTP11
+	if f.minor == 0 {
+		q.Version = pipeline.HTTP10
+	}
+	q.Target = target // for the log, should the rest be refused
 	if !grammar.All(target, grammar.Target) {
 		return "", errTarget
 	}

@@ -231,14 +231,18 @@ func (c *conn) exchange() bool {
 // readRequest reads and parses the head, and prepares for the body.
 func (c *conn) readRequest() error {
 	lim := headLimits{c.lim.HeaderBytes, c.lim.HeaderCount}
-	if c.served.Load() == 0 && !plausible(c.in.cur[c.in.r]) {
+	q := &c.x.Req
+	q.Version = pipeline.HTTP11 // unless it says something else
+	if first := c.in.cur[c.in.r]; c.served.Load() == 0 && !plausible(first) {
+		if first == tlsHandshake {
+			return errTLS
+		}
 		return errNotHTTP
 	}
 	head, err := c.in.readHead(lim, true, c.x.Start.Add(c.lim.HeaderTimeout))
 	if err != nil {
 		return err
 	}
-	q := &c.x.Req
 	c.f = framing{}
 	if err := parseRequest(q, &c.f, head, lim); err != nil {
 		return err
@@ -254,9 +258,15 @@ func (c *conn) readRequest() error {
 	return nil
 }
 
-// errNotHTTP is a first byte or first line of a connection that no HTTP request has: TLS, most likely. Such a peer would not
-// understand an HTTP answer, so it gets none.
-var errNotHTTP = errors.New("not HTTP")
+// errNotHTTP is a first byte or first line of a connection that no HTTP request has, and errTLS the one that is most likely. Such a
+// peer would not understand an HTTP answer, so it gets none.
+var (
+	errNotHTTP = errors.New("not HTTP")
+	errTLS     = errors.New("TLS, where plain HTTP is expected")
+)
+
+// tlsHandshake is the first byte of a TLS connection (RFC 8446 5.1).
+const tlsHandshake = 22
 
 func plausible(b byte) bool {
 	return grammar.Is(b, grammar.Token) || b == '\r' || b == ' ' || b == '\n'
@@ -272,6 +282,8 @@ func (c *conn) refuse(err error) bool {
 		c.srv.Pipeline.Refuse(c.x, c, e.Status, e.Text)
 	case errors.Is(err, netio.ErrTimeout):
 		c.srv.Pipeline.Refuse(c.x, c, 408, "the head did not arrive within limits.header_timeout")
+	case errors.Is(err, errNotHTTP), errors.Is(err, errTLS):
+		c.srv.Pipeline.NoRequest(c.x, err.Error())
 	default:
 		c.srv.Pipeline.Note(c.x, err.Error())
 	}

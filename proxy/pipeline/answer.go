@@ -29,6 +29,13 @@ func (p *Pipeline) Note(x *Exchange, detail string) {
 	x.record()
 }
 
+// NoRequest records what was no request at all, to which no answer would be understood.
+func (p *Pipeline) NoRequest(x *Exchange, detail string) {
+	x.p = p
+	x.out.Reason, x.out.Detail = resilience.BadRequest, detail
+	x.record()
+}
+
 // fail answers locally since no attempt can succeed.
 func (x *Exchange) fail(a resilience.Action) {
 	if a.Reason != resilience.CallerGone {
