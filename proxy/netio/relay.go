@@ -189,6 +189,7 @@ func spliceSome(dst, src *Conn, limit int64, act *Activity) (int64, error) {
 type Ended struct {
 	AToB, BToA int64 // bytes
 	Err        error // nil: both sides ended in order; ErrTimeout: idle; else the first failure
+	AtB        bool  // it is b that failed
 }
 
 // halfClosedIdle bounds the silence of a stream whose one side has ended: below the 60 s after which common firewalls
@@ -210,7 +211,13 @@ func Relay(a, b *Conn, act *Activity, flow *Flow) Ended {
 			_ = dst.CloseWrite() // the other direction finds out if it cannot be told
 			return n
 		}
-		once.Do(func() { e.Err = err })
+		once.Do(func() {
+			at := src
+			if w := (*WriteError)(nil); errors.As(err, &w) {
+				at = dst
+			}
+			e.Err, e.AtB = err, at == b
+		})
 		a.Abort()
 		b.Abort()
 		return n

@@ -187,8 +187,8 @@ func TestRelayReset(t *testing.T) {
 			if _, err := second.Read(make([]byte, 4)); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the other side sees %v", err)
 			}
-			if e := r.end(t); e.Err == nil {
-				t.Error("no error")
+			if e := r.end(t); e.Err == nil || e.AtB != swap {
+				t.Errorf("%v, at b: %v", e.Err, e.AtB)
 			}
 		})
 	}

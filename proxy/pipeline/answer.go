@@ -196,7 +196,10 @@ func (p *Pipeline) ServeTCP(x *Exchange, down *netio.Conn, first []byte, name st
 	x.out.Protocol = "tcp"
 	s := &rawStream{conn: down, first: first}
 	x.down = s
-	defer x.record()
+	defer func() {
+		x.out.Status = 0 // nothing was answered: there are no messages
+		x.record()
+	}()
 	defer func() {
 		if x.out.Reason != resilience.None && !s.orderly {
 			down.Reset() // so that it looks like what it is: a peer that refuses

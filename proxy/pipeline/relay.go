@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/proxy/netio"
@@ -239,6 +240,9 @@ func (x *Exchange) tunnelSockets(down, up *netio.Conn, fromDown, fromUp []byte) 
 	e := x.converse(down, up)
 	x.out.BytesIn, x.out.BytesOut = e.AToB+int64(len(fromDown)), e.BToA+int64(len(fromUp))
 	x.tunnelEnded(e.Err)
+	if e.AtB && (errors.Is(e.Err, syscall.ECONNRESET) || errors.Is(e.Err, syscall.EPIPE)) {
+		x.out.Reason = resilience.UpstreamReset
+	}
 }
 
 func (x *Exchange) tunnelEnded(err error) {
