@@ -61,7 +61,7 @@ type Facts struct {
 // The kinds of Outcome.
 const (
 	Forwarded = "forwarded"
-	Answered  = "answered" // by a respond or redirect route, or a switch that is on
+	Answered  = "answered" // by a respond or redirect route, a switch that is on, or a fallback
 	Refused   = "refused"
 )
 
@@ -346,5 +346,6 @@ func (q *question) sent() {
 // refuse notes a local answer that says no.
 func (q *question) refuse(reason resilience.Reason, status int, detail string) bool {
 	q.e.Outcome = Outcome{Kind: Refused, Status: status, Reason: reason.String(), Detail: detail}
+	q.replaced(reason)
 	return false
 }

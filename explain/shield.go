@@ -29,10 +29,42 @@ func (q *question) shielded() bool {
 	return false
 }
 
+// replaced notes what answers in place of a refusal, where something does: a switch that is on before the fallback of the policy.
+// Whether there is a last good answer is not looked at.
+func (q *question) replaced(reason resilience.Reason) {
+	if q.rt == nil || q.svc.Protocol == "tcp" {
+		return
+	}
+	stand := func(s *snapshot.StandIn, who string) {
+		if q.isGRPC() && (s.Config.Kind == snapshot.KindLocal || s.Config.Kind == snapshot.KindStale) {
+			return
+		}
+		was := q.e.Outcome
+		if s.Config.Kind == snapshot.KindStale {
+			q.e.Outcome.Detail += "; the last good answer stands in for it, if there is one"
+			return
+		}
+		q.e.Outcome = q.standIn(s)
+		q.e.Outcome.Reason, q.e.Outcome.Detail = was.Reason, was.Detail+"; "+who+" answers in its place"
+	}
+	for _, w := range q.rt.StandIns {
+		if w.State.State() != resilience.SwitchOff && w.When.Refusal(reason) {
+			stand(w.Answer, "the switch "+w.Name)
+			return
+		}
+	}
+	if f := q.rt.Fallback; f != nil && f.When.Refusal(reason) {
+		stand(f.Answer, "the fallback")
+	}
+}
+
 // standIn is what a stand-in answers to the request.
 func (q *question) standIn(s *snapshot.StandIn) Outcome {
 	c := s.Config
 	switch grpc := q.isGRPC(); {
+	case c.Kind == snapshot.KindLocal && grpc: // it speaks HTTP/1.1
+		status := Header{"grpc-status", strconv.Itoa(resilience.Degraded.GRPCStatus())}
+		return Outcome{Kind: Answered, Status: 200, Headers: []Header{status}}
 	case c.Kind == snapshot.KindLocal:
 		return Outcome{Kind: Answered, Location: c.Local}
 	case q.svc.Protocol == "tcp":

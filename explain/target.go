@@ -156,6 +156,10 @@ func (q *question) verdict() {
 	if q.shielded() {
 		return
 	}
+	if refusal := q.forbidden(); refusal != "" {
+		q.refuse(resilience.Forbidden, resilience.Forbidden.HTTPStatus(), refusal)
+		return
+	}
 	r := q.rt
 	runs, waits := r.Limiter.InUse()
 	limit, waiting := Limits(r)
@@ -171,28 +175,35 @@ func (q *question) verdict() {
 		q.refuse(reason, reason.HTTPStatus(), fmt.Sprintf("%d of %d calls run and %d of %d wait", runs, limit, waits, waiting))
 		return
 	}
-	refusal := ""
-	for _, t := range q.e.Targets {
-		if t.Chosen && len(t.Next.Among) > 0 {
-			return
-		}
-		for i := range t.Rules {
-			if r := &t.Rules[i]; t.Chosen && r.Forbids {
-				refusal = (&rules.Rule{Name: r.Name, Text: r.Text, From: r.From}).Refusal()
-			}
-		}
-	}
-	if refusal != "" {
-		q.refuse(resilience.Forbidden, resilience.Forbidden.HTTPStatus(), refusal)
-		return
-	}
 	detail := ""
 	for i := range q.e.Targets {
 		if t := &q.e.Targets[i]; t.Chosen {
+			if len(t.Next.Among) > 0 {
+				return
+			}
 			detail = emptyText(t) + q.rt.Targets[i].Service.Unheard()
 		}
 	}
 	q.refuse(resilience.NoEndpoints, resilience.NoEndpoints.HTTPStatus(), detail)
+}
+
+// forbidden is why a rule refuses the call; empty: none does.
+func (q *question) forbidden() string {
+	refusal := ""
+	for _, t := range q.e.Targets {
+		if !t.Chosen {
+			continue
+		}
+		if len(t.Next.Among) > 0 {
+			return ""
+		}
+		for i := range t.Rules {
+			if r := &t.Rules[i]; r.Forbids {
+				refusal = (&rules.Rule{Name: r.Name, Text: r.Text, From: r.From}).Refusal()
+			}
+		}
+	}
+	return refusal
 }
 
 // emptyText says why there is nobody to pick in a target.

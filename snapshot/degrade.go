@@ -109,11 +109,13 @@ func (s *Snapshot) Switch(name string) *Switch {
 	return s.Switches[i]
 }
 
-// degradable gives a route its switches and its fallback. was is its namesake before.
+// degradable gives a route its switches, those that are about it alone first, and its fallback. was is its namesake before.
 func (c *compiler) degradable(r, was *Route, p *config.Policy) {
-	for _, w := range c.switches[r.Service.Name] {
-		if r.Service.Inbound || w.Config.Route != "" && (r.Config == nil || w.Config.Route != r.Name) {
-			continue
+	of := c.switches[r.Service.Name]
+	mine := func(w *Switch) bool { return w.Config.Route != "" && r.Config != nil && w.Config.Route == r.Name }
+	for _, w := range slices.Concat(filtered(of, mine), filtered(of, func(w *Switch) bool { return w.Config.Route == "" })) {
+		if r.Service.Inbound {
+			break
 		}
 		if w.Shield() {
 			r.Shields = append(r.Shields, w)
@@ -140,6 +142,10 @@ func (c *compiler) degradable(r, was *Route, p *config.Policy) {
 			r.Fallback.Stale = r.Fallback.Stale.Adopt(was.Fallback.Stale)
 		}
 	}
+}
+
+func filtered(list []*Switch, keep func(*Switch) bool) []*Switch {
+	return slices.DeleteFunc(slices.Clone(list), func(w *Switch) bool { return !keep(w) })
 }
 
 func (c *compiler) standIn(cfg *config.StandIn) *StandIn {
