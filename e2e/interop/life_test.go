@@ -239,7 +239,7 @@ func (s *stream) ping() error {
 // callers go to the other sidecar in time.
 func TestDrain(t *testing.T) {
 	server := goServer(t)
-	p := sidecartest.Run(t, "limits: {drain_grace: 0s, drain_timeout: 3s}\n"+outbound, server)
+	p := sidecartest.Run(t, "limits: {drain_grace: 0s, drain_timeout: 6s}\n"+outbound, server)
 	var streams []*stream
 	for range 5 {
 		s := openStream(t, p.Outbound)
@@ -254,7 +254,7 @@ func TestDrain(t *testing.T) {
 	}
 	began := time.Now()
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 3*time.Second, "new connections are refused", func() bool { return !sidecartest.Dials(p.Outbound) })
+	sidecartest.Eventually(t, 5*time.Second, "new connections are refused", func() bool { return !sidecartest.Dials(p.Outbound) })
 	for time.Since(began) < 2*time.Second {
 		for _, s := range slices.Concat(streams, []*stream{short}) {
 			if err := s.ping(); err != nil {
@@ -274,7 +274,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("a stream that was open at the end: %v", err)
 		}
 	}
-	if took := time.Since(began); took < 2500*time.Millisecond || took > 6*time.Second {
+	if took := time.Since(began); took < 5500*time.Millisecond || took > 12*time.Second {
 		t.Errorf("the drain took %v", took)
 	}
 }
@@ -285,7 +285,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	server := goServer(t)
 	far := []*sidecartest.Process{}
 	for range 2 {
-		far = append(far, sidecartest.Run(t, "limits: {drain_timeout: 6s}\ninbound: [{service: peer, app: %q, protocol: grpc}]", server))
+		far = append(far, sidecartest.Run(t, "limits: {drain_timeout: 9s}\ninbound: [{service: peer, app: %q, protocol: grpc}]", server))
 	}
 	p := sidecartest.Run(t, `
 services:
@@ -322,7 +322,7 @@ services:
 			t.Errorf("the end of a stream: %v", err)
 		}
 	}
-	if code := far[0].Wait(t, 10*time.Second); code != 0 {
+	if code := far[0].Wait(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	l.more(t, 200)

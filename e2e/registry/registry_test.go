@@ -317,7 +317,7 @@ func TestDamagedSnapshot(t *testing.T) {
 	if n := p.Metric(t, "sidecar_discovery_snapshot_failures_total"); n != 1 {
 		t.Errorf("the metric says %v", n)
 	}
-	sidecartest.Eventually(t, 5*time.Second, "it says why", func() bool { return strings.Contains(p.Said(), "damaged") })
+	sidecartest.Eventually(t, 20*time.Second, "it says why", func() bool { return strings.Contains(p.Said(), "damaged") })
 	dns.start(t)
 	sees(t, p, "svc", 1, "")
 }

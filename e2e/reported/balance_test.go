@@ -234,7 +234,7 @@ func TestReported085_LimitsQueueOrRefuse(t *testing.T) {
 				c := sidecartest.Dial(t, p.Outbound)
 				_ = c.Send(get, "held")
 				clients = append(clients, c)
-				sidecartest.Eventually(t, 5*time.Second, "the call is under way", func() bool {
+				sidecartest.Eventually(t, 20*time.Second, "the call is under way", func() bool {
 					return p.Metric(t, "sidecar_requests_in_flight", `service="svc"`) == float64(i+1) && origin.Requests() == min(i+1, row.served)
 				})
 			}

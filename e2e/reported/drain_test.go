@@ -57,11 +57,11 @@ inbound: [{service: shop, app: %q}]
 		}
 	}
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 5*time.Second, "it is not ready any more", func() bool { return status(t, p.Health, "/ready") == 503 })
+	sidecartest.Eventually(t, 20*time.Second, "it is not ready any more", func() bool { return status(t, p.Health, "/ready") == 503 })
 	if m := in.Ask(t, get, ""); m.Status() != 200 || m.Get("connection") != "close, X-Sidecar-Offline" {
 		t.Errorf("inbound: %+v", m)
 	}
-	in.Closed(t, 5*time.Second)
+	in.Closed(t, 15*time.Second)
 	for range 20 {
 		if m := out.Ask(t, get, ""); m.Status() != 200 || m.Has("connection") {
 			t.Fatalf("outbound: %+v", m)
@@ -111,7 +111,7 @@ services: {svc: {endpoints: [%q]}}
 	idle := sidecartest.Dial(t, p.Outbound)
 	idle.Ask(t, "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
 	p.Signal(t, syscall.SIGTERM)
-	idle.Closed(t, 5*time.Second)
+	idle.Closed(t, 15*time.Second)
 	select {
 	case <-p.Exited():
 		t.Fatal("it ended under open streams")
@@ -123,7 +123,7 @@ services: {svc: {endpoints: [%q]}}
 			t.Fatalf("stream %d: %q %v", i, rest, err)
 		}
 	}
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, 15*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -141,16 +141,16 @@ func TestReported088_IdleConnectionsDoNotBlockExit(t *testing.T) {
 	}
 	start := time.Now()
 	p.Signal(t, syscall.SIGTERM)
-	sidecartest.Eventually(t, 5*time.Second, "it is not ready any more", func() bool { return status(t, p.Health, "/ready") == 503 })
+	sidecartest.Eventually(t, 20*time.Second, "it is not ready any more", func() bool { return status(t, p.Health, "/ready") == 503 })
 	if time.Since(start) < grace/2 { // or else this machine stood still
 		if m := sidecartest.Dial(t, p.Outbound).Ask(t, get, ""); m.Status() != 200 || m.Get("connection") != "close" {
 			t.Errorf("within the grace: %+v", m)
 		}
 	}
 	for _, c := range idle {
-		c.Closed(t, 5*time.Second)
+		c.Closed(t, 15*time.Second)
 	}
-	if code := p.Wait(t, 5*time.Second); code != 0 {
+	if code := p.Wait(t, 15*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if took := time.Since(start); took < grace {
@@ -208,7 +208,7 @@ func TestReported090_RouteChurnSparesStreams(t *testing.T) {
 	c.Expect(t, "5\r\nuntil\r\n")
 	close(next)
 	c.Expect(t, "0\r\n\r\n")
-	c.Closed(t, 5*time.Second)
+	c.Closed(t, 15*time.Second)
 	if code := p.Wait(t, 10*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -257,7 +257,7 @@ func TestReported050_UnansweredExtendedConnect(t *testing.T) {
 	if f, err := c.Next(); err != nil || f.Get(":status") != "504" || f.Get("x-sidecar-reason") != "timeout" {
 		t.Errorf("%v %v", f.Fields, err)
 	}
-	sidecartest.Eventually(t, 5*time.Second, "the connection to the server is closed", func() bool { return origin.Open() == 0 })
+	sidecartest.Eventually(t, 20*time.Second, "the connection to the server is closed", func() bool { return origin.Open() == 0 })
 }
 
 // TestReported055_ConnectOverHTTP2: CONNECT of an HTTP/2 client reaches the services that are meant for it, and each side

@@ -24,7 +24,7 @@ func TestReported011_BothLengthAndChunked(t *testing.T) {
 		if m.Status() != 400 || m.Get("x-sidecar-reason") != "bad_request" {
 			t.Errorf("%s, reason %q", m.Start, m.Get("x-sidecar-reason"))
 		}
-		c.Closed(t, 3*time.Second)
+		c.Closed(t, 15*time.Second)
 		if origin.Requests() != 0 {
 			t.Errorf("the server saw %d requests", origin.Requests())
 		}
@@ -146,7 +146,7 @@ inbound: [{service: shop, app: %q}]
 		if m.Status() != 200 || string(m.Body) != "ok" || m.Has("transfer-encoding") {
 			t.Errorf("%s: %+v", target, m)
 		}
-		c.Closed(t, 3*time.Second)
+		c.Closed(t, 15*time.Second)
 	}
 	c := sidecartest.Dial(t, p.Inbound)
 	for range 2 {
@@ -193,7 +193,7 @@ func TestReported019_HalfClosedClient(t *testing.T) {
 	if m := c.Answer(t, "GET"); m.Status() != 200 || string(m.Body) != "ok" {
 		t.Errorf("%+v", m)
 	}
-	c.Closed(t, 3*time.Second)
+	c.Closed(t, 15*time.Second)
 }
 
 // TestReported019_ResetCancels: a client that leaves with a reset cancels the work behind us.
@@ -462,7 +462,7 @@ func TestReported031_HopByHop(t *testing.T) {
 	if m.Status() != 404 || m.Get("connection") != "close" {
 		t.Errorf("local reply: %+v", m)
 	}
-	c.Closed(t, 3*time.Second)
+	c.Closed(t, 15*time.Second)
 }
 
 // TestReported033_RouteChangeReachesOpenConnections: the next request of a kept-alive connection takes the new route.

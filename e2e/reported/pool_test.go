@@ -209,7 +209,7 @@ func TestReported005_ConnectionClose(t *testing.T) {
 		if m.Status() != 200 || !strings.EqualFold(m.Get("connection"), "close") {
 			t.Errorf("%s, Connection: %q", m.Start, m.Get("connection"))
 		}
-		c.Closed(t, 5*time.Second)
+		c.Closed(t, 15*time.Second)
 	}
 	if origin.Accepted() != 1 {
 		t.Errorf("the server got %d connections", origin.Accepted())
@@ -330,7 +330,7 @@ func TestReported009_PostOnIdleCloseRace(t *testing.T) {
 		if resp.StatusCode != 200 {
 			t.Errorf("call %d: %s", i, resp.Status)
 		}
-		sidecartest.Eventually(t, 5*time.Second, "the server has closed", func() bool { return origin.Open() == 0 })
+		sidecartest.Eventually(t, 20*time.Second, "the server has closed", func() bool { return origin.Open() == 0 })
 	}
 	if handled.Load() != calls {
 		t.Errorf("%d calls were handled %d times", calls, handled.Load())

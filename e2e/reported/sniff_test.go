@@ -27,7 +27,7 @@ func TestReported097_ServerSpeaksFirst(t *testing.T) {
 		_ = c.Send("login")
 		c.Expect(t, "login")
 		_ = c.CloseWrite()
-		c.Closed(t, 5*time.Second)
+		c.Closed(t, 15*time.Second)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestReported097_SilentConnectionsAreNotKept(t *testing.T) {
 	for range silent {
 		list = append(list, sidecartest.Dial(t, p.Inbound))
 	}
-	sidecartest.Eventually(t, 5*time.Second, "the app sees the connections", func() bool { return app.Accepted() == silent })
+	sidecartest.Eventually(t, 20*time.Second, "the app sees the connections", func() bool { return app.Accepted() == silent })
 	for i, c := range list {
 		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := c.R.ReadByte(); err == nil || fmt.Sprint(err) == "i/o timeout" {
@@ -50,7 +50,7 @@ func TestReported097_SilentConnectionsAreNotKept(t *testing.T) {
 		}
 	}
 	const own = 5 // that the process may have opened for itself meanwhile
-	sidecartest.Eventually(t, 5*time.Second, "all descriptors are given back", func() bool { return p.OpenFiles(t) <= before+own })
+	sidecartest.Eventually(t, 20*time.Second, "all descriptors are given back", func() bool { return p.OpenFiles(t) <= before+own })
 }
 
 // TestReported097_HTTPOnAutoPort: the protocol is found out from the first octets, however they are cut.

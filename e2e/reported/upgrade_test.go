@@ -61,7 +61,7 @@ func TestReported050_UnansweredUpgradeTimesOut(t *testing.T) {
 	if took := time.Since(start); m.Status() != 504 || m.Get("x-sidecar-reason") != "timeout" || took < 300*time.Millisecond || took > 5*time.Second {
 		t.Errorf("%s, reason %q after %v", m.Start, m.Get("x-sidecar-reason"), took)
 	}
-	sidecartest.Eventually(t, 5*time.Second, "the connection to the server is closed", func() bool { return origin.Open() == 0 })
+	sidecartest.Eventually(t, 20*time.Second, "the connection to the server is closed", func() bool { return origin.Open() == 0 })
 }
 
 // TestReported051_UpgradesAreOn: a browser's handshake passes without any setting, outbound and inbound.
@@ -107,7 +107,7 @@ func TestReported053_FirstFrameWithHandshake(t *testing.T) {
 	}
 	c.Expect(t, "greeting|"+early)
 	_ = c.CloseWrite()
-	c.Closed(t, 5*time.Second)
+	c.Closed(t, 15*time.Second)
 
 	c = sidecartest.Dial(t, p.Outbound)
 	m := c.Ask(t, "%s", strings.Replace(handshake, "/chat", "/refused", 1))
@@ -115,7 +115,7 @@ func TestReported053_FirstFrameWithHandshake(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	_ = c.Close()
-	sidecartest.Eventually(t, 5*time.Second, "at most the pooled connection is left", func() bool { return origin.Open() <= 1 })
+	sidecartest.Eventually(t, 20*time.Second, "at most the pooled connection is left", func() bool { return origin.Open() <= 1 })
 }
 
 // TestReported054_HandshakeFieldsPass: subprotocol, extensions, cookies and the app's own fields pass unchanged both ways.
@@ -177,7 +177,7 @@ services:
 	c.Expect(t, "more")
 	_ = c.CloseWrite()
 	c.Expect(t, "|bye")
-	c.Closed(t, 5*time.Second)
+	c.Closed(t, 15*time.Second)
 
 	for host, status := range map[string]int{"other.corp:3128": 405, "unknown.test:443": 404} {
 		c := sidecartest.Dial(t, p.Outbound)
