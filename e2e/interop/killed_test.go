@@ -52,7 +52,7 @@ services:
     policy:
       lb: {consistent_hash: source_ip}
       idempotent: true
-      retry: {count: 2, when: [connect, refused, reset, "grpc:unavailable"]}
+      retry: {count: 2, when: [connect, refused, reset, "grpc:unavailable"], budget: {ratio: 100%%, min_per_second: 100}}
     routes:
       - match: {grpc: interop.Peer/Unary}
       - match: {grpc: interop.Peer/*}

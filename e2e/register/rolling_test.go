@@ -88,7 +88,7 @@ func TestRollingRestart(t *testing.T) {
 // app within a probe interval, and is told of it by its sidecar.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	consul, pods, consumer := fleet(t, 4, "retry: 1")
+	consul, pods, consumer := fleet(t, 4, "retry: {count: 1, budget: {ratio: 100%, min_per_second: 100}}")
 	load := sidecartest.Steady(t, sidecartest.Call{Address: consumer.Outbound, Host: "shop", Path: "/", Callers: 4, Pause: 2 * time.Millisecond})
 	began := time.Now()
 	pods[0].app.Close()
