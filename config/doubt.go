@@ -22,6 +22,7 @@ func (c *Config) doubts() Errors {
 			all = append(all, c.routeDoubts(path+".routes["+strconv.Itoa(i)+"]", s, r, &base)...)
 		}
 	}
+	all = append(all, c.inboundDoubts()...)
 	for _, name := range slices.Sorted(maps.Keys(c.Switches)) {
 		w := c.Switches[name]
 		if s := c.Services[w.Service]; s != nil && s.Protocol == "grpc" {

@@ -126,3 +126,15 @@ func TestWarnings(t *testing.T) {
 	}
 	golden(t, "doubts.golden", strings.ReplaceAll(Errors(c.Warnings).Error(), "testdata/", "")+"\n")
 }
+
+// TestPublishedHasEffect: what is published for callers is not told to have no effect.
+func TestPublishedHasEffect(t *testing.T) {
+	c, err := LoadBytes("a.yaml", []byte(`
+registries: {main: {consul: {address: "127.0.0.1:6"}}}
+config_center: {consul: {registry: main}}
+inbound: [{service: a, app: "127.0.0.1:5", policy: {lb: random}, register: {to: main, publish_policy: service}}]
+`), RankFile, noEnv)
+	if err != nil || len(c.Warnings) > 0 {
+		t.Errorf("%v %v", err, c.Warnings)
+	}
+}
