@@ -64,13 +64,14 @@ func TestTellDeadline(t *testing.T) {
 func TestDeadlineTooShort(t *testing.T) {
 	for _, tt := range []struct {
 		left   int // milliseconds
+		calls  int
 		breaks bool
-	}{{1, false}, {200, true}} {
+	}{{1, 3, false}, {1000, 1, true}} {
 		o := newOrigin(t, func(nc *net.TCPConn) { _, _ = io.Copy(io.Discard, nc) }) // it never answers
-		r := newRig(t, setup{config: `services: {orders: {endpoints: [ORIGIN], policy: {breaker: {request_volume: 3}}}}` + "\n", origins: []string{o}})
+		r := newRig(t, setup{config: `services: {orders: {endpoints: [ORIGIN], policy: {breaker: {request_volume: 1}}}}` + "\n", origins: []string{o}})
 		s, _ := r.store.Load().Outbound.Get("orders")
 		c := r.dial()
-		for range 3 {
+		for range tt.calls {
 			got := get(t, c, fmt.Sprintf("GET / HTTP/1.1\r\nHost: orders\r\nX-Envoy-Expected-Rq-Timeout-Ms: %d", tt.left))
 			expect(t, got, "504 timeout")
 		}
