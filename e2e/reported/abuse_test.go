@@ -19,10 +19,18 @@ import (
 	"github.com/sidecar-mesh/sidecar/e2e/sidecartest"
 )
 
-// attacks are what hostile clients of HTTP/2 do again and again, n counting from 0 on each connection.
+// attacks are what hostile clients of HTTP/2 do again and again, n counting from 0 on each connection. After an error they leave
+// it for another.
 var attacks = map[string]func(f *http2.Framer, n int) error{
 	noAttack: func(f *http2.Framer, n int) error { return open(f, n, true, request) },
 	"rapid reset": func(f *http2.Framer, n int) error {
+		_ = open(f, n, true, request)
+		return f.WriteRSTStream(uint32(2*n+1), http2.ErrCodeCancel)
+	},
+	"come and go": func(f *http2.Framer, n int) error { // before anything can be done about the connection
+		if n == 2 {
+			return io.EOF
+		}
 		_ = open(f, n, true, request)
 		return f.WriteRSTStream(uint32(2*n+1), http2.ErrCodeCancel)
 	},

@@ -137,8 +137,7 @@ func (s *Server) admit(nc *netio.Conn, owed *debt, address string) (leeway int, 
 		s.held.Add(-1)
 	}()
 	s.abuse(telemetry.AbuseHeld, address)
-	nc.Doze(spread(d))
-	return 0, !s.aborted.Load()
+	return 0, nc.Doze(spread(d)) && !s.aborted.Load()
 }
 
 func (s *Server) abuse(what, address string) {

@@ -46,8 +46,11 @@ func (s *session) repent() error {
 	s.owner.abused(telemetry.AbuseSlowed)
 	s.sendLater()
 	s.in.pace.leave() // both set the low water of the socket
-	s.nc.Doze(spread(pause))
+	stays := s.nc.Doze(spread(pause))
 	s.in.at = time.Time{}
+	if !stays {
+		return errGoneAway
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
