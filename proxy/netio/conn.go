@@ -32,7 +32,7 @@ type Conn struct {
 	nc  net.Conn
 	raw syscall.RawConn // nil where nc is not a socket
 
-	readArmed   int64 // deadline in force, Unix nanoseconds; 0: none
+	readArmed   int64 // deadline in force, an instant; 0: none
 	writeArmed  int64
 	interrupted atomic.Bool
 	aborted     atomic.Bool
@@ -202,6 +202,13 @@ func (c *Conn) upTo(p []byte) []byte {
 	return p
 }
 
+// epoch is where instants are counted from: before any of them, to tell them from 0 and 1.
+var epoch = time.Now().Add(-time.Hour)
+
+// instant makes a time a number, by the monotonic clock: a deadline that is armed must not look earlier than another because the clock
+// of the wall was set in between.
+func instant(t time.Time) int64 { return int64(t.Sub(epoch)) }
+
 // armRead sees to it that a deadline at or before until is in force.
 func (c *Conn) armRead(until time.Time) error {
 	if until.IsZero() {
@@ -211,7 +218,7 @@ func (c *Conn) armRead(until time.Time) error {
 				return err
 			}
 		}
-	} else if want := until.UnixNano(); c.readArmed == 0 || c.readArmed > want {
+	} else if want := instant(until); c.readArmed == 0 || c.readArmed > want {
 		c.readArmed = want
 		if err := c.nc.SetReadDeadline(until); err != nil {
 			return err
@@ -249,7 +256,7 @@ func (c *Conn) Write(p []byte, stall time.Duration) (int, error) {
 		if stall > 0 && c.writeArmed == 0 {
 			now = time.Now()
 			until := now.Add(stall)
-			c.writeArmed = until.UnixNano()
+			c.writeArmed = instant(until)
 			if err := c.nc.SetWriteDeadline(until); err != nil {
 				return done, err
 			}

@@ -21,27 +21,30 @@ const (
 // The pool holds pointers to arrays so that putting one back allocates nothing.
 var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
-// Activity is shared by the two directions of a stream: when the last byte moved in either, and how long it may be idle.
+// Activity is shared by the two directions of a stream: when the last byte moved in either, and how long it may be idle. It goes by
+// the monotonic clock: that of the wall may be set while a stream is idle, and must not end it.
 type Activity struct {
-	last  atomic.Int64 // Unix nanoseconds
+	began time.Time    // set by Start
+	last  atomic.Int64 // nanoseconds since began
 	bound atomic.Int64 // nanoseconds
 
 	// Report, where it is set, is called about every Every while bytes are copied or waited for, by one goroutine at a time.
 	Report   func()
 	Every    time.Duration
-	reported atomic.Int64 // Unix nanoseconds
+	reported atomic.Int64 // nanoseconds since began
 }
 
 // Start begins a stream that may be idle for as long as bound.
 func (a *Activity) Start(now time.Time, bound time.Duration) {
-	a.last.Store(now.UnixNano())
+	a.began = now
+	a.last.Store(0)
 	a.bound.Store(int64(bound))
-	a.reported.Store(now.UnixNano())
+	a.reported.Store(0)
 }
 
 // Touch says that a byte moved at now.
 func (a *Activity) Touch(now time.Time) {
-	a.last.Store(now.UnixNano())
+	a.last.Store(int64(now.Sub(a.began)))
 	a.tick(now)
 }
 
@@ -50,8 +53,8 @@ func (a *Activity) tick(now time.Time) {
 	if a.Report == nil {
 		return
 	}
-	was := a.reported.Load()
-	if now.UnixNano()-was >= int64(a.Every) && a.reported.CompareAndSwap(was, now.UnixNano()) {
+	was, at := a.reported.Load(), int64(now.Sub(a.began))
+	if at-was >= int64(a.Every) && a.reported.CompareAndSwap(was, at) {
 		a.Report()
 	}
 }
@@ -63,7 +66,9 @@ func (a *Activity) Bound() time.Duration { return time.Duration(a.bound.Load()) 
 func (a *Activity) Lower(d time.Duration) { a.bound.Store(min(a.bound.Load(), int64(d))) }
 
 // Over is when the stream will have been idle for too long.
-func (a *Activity) Over() time.Time { return time.Unix(0, a.last.Load()+a.bound.Load()) }
+func (a *Activity) Over() time.Time {
+	return a.began.Add(time.Duration(a.last.Load() + a.bound.Load()))
+}
 
 // Copy moves up to limit bytes from src to dst: through a buffer while little comes, by the kernel (splice) while much
 // does and both ends are plain sockets. It returns io.EOF when src ended before the limit and ErrTimeout when no byte
@@ -154,8 +159,8 @@ func spliceSome(dst, src *Conn, limit int64, act *Activity) (int64, error) {
 		return 0, nil
 	}
 	now, idle := time.Now(), act.Bound()
-	src.readArmed = now.Add(spliceWait).UnixNano()
-	dst.writeArmed = now.Add(idle).UnixNano()
+	src.readArmed = instant(now.Add(spliceWait))
+	dst.writeArmed = instant(now.Add(idle))
 	if err := errors.Join(src.nc.SetReadDeadline(now.Add(spliceWait)), to.SetWriteDeadline(now.Add(idle))); err != nil {
 		return 0, err
 	}
