@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -117,4 +118,31 @@ func TestMirrorBounds(t *testing.T) {
 	if len(s.got) > 0 {
 		t.Error("a share of 0 is copied")
 	}
+}
+
+// TestMirrorOfFailed: a request whose call fails is copied like others, also where something stands in for the answer, and as it
+// was.
+func TestMirrorOfFailed(t *testing.T) {
+	for _, fallback := range []string{"answer: {body: real}", `local: "http://ORIGIN/stand-in"`} {
+		o, app, s := newCounted(t), newCounted(t), newShadow(t)
+		close(s.answer)
+		o.says("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
+		c := newRig(t, setup{config: "services:\n  orders: {endpoints: [ORIGIN], policy: {mirror: {service: next, ratio: 1}, fallback: {" + fallback +
+			"}}}\n  next: {endpoints: [ORIGIN]}\n", origins: originsOf(fallback, o.address, app.address, s.address)}).dial()
+		send(t, c, "POST /p HTTP/1.1\r\nHost: orders\r\nContent-Length: 4\r\n\r\nbo")
+		send(t, c, "dy")
+		expect(t, said(t, c), "200 real")
+		q, body := s.next(t)
+		if q.RequestURI != "/p" || body != "body" || q.Header.Get("X-Fallback-For") != "" {
+			t.Errorf("%s: got %s %q %v", fallback, q.RequestURI, body, q.Header)
+		}
+	}
+}
+
+// originsOf leaves out the app where nothing asks it.
+func originsOf(fallback, origin, app, shadow string) []string {
+	if strings.Contains(fallback, "local") {
+		return []string{origin, app, shadow}
+	}
+	return []string{origin, shadow}
 }

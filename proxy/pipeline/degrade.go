@@ -271,6 +271,7 @@ func (x *Exchange) answerMessage(body string, reason resilience.Reason) {
 func (x *Exchange) askLocal(s *snapshot.StandIn, reason resilience.Reason) {
 	rt, to, ep, ended, action := x.rt, x.to, x.ep, x.ended, x.action
 	detail, attempts, deadline := x.out.Detail, x.out.Attempts, x.deadline
+	path, fields := x.Req.Path, len(x.Req.Fields)
 	x.rt, x.to, x.ep, x.tried = s.Local, s.Local.Targets[0], nil, x.tried[:0]
 	x.Req.Path = s.Path
 	x.Req.Fields = append(x.Req.Fields, Field{Name: "X-Fallback-For", Value: x.svc.Name}, Field{Name: "X-Fallback-Reason", Value: reason.String()})
@@ -284,6 +285,7 @@ func (x *Exchange) askLocal(s *snapshot.StandIn, reason resilience.Reason) {
 	}
 	x.rt, x.to, x.ep, x.ended, x.action = rt, to, ep, ended, action
 	x.out.Attempts, x.deadline = attempts, deadline
+	x.Req.Path, x.Req.Fields = path, x.Req.Fields[:fields] // a copy may still be sent
 }
 
 // bodyOf is the body of a fixed answer, with its placeholders filled in.

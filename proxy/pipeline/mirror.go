@@ -91,7 +91,7 @@ func (x *Exchange) mirror() {
 // sendCopy sends a copy of the request to the mirror, and lets it go. It never waits: where too many are on their way already
 // there is none.
 func (x *Exchange) sendCopy() {
-	if !x.mirrored || x.standing {
+	if !x.mirrored {
 		return
 	}
 	x.mirrored = false
