@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -77,7 +78,7 @@ func (m *Merger) besides(f *feed, err error) {
 	}
 }
 
-// failed notes that an attempt went wrong; only the first failure in a row changes what is shown.
+// failed notes that an attempt went wrong; only the first failure in a row, and the first of another kind, changes what is shown.
 func (m *Merger) failed(ctx context.Context, f *feed, name string, err error) bool {
 	k := f.sets[name]
 	if k == nil {
@@ -86,19 +87,31 @@ func (m *Merger) failed(ctx context.Context, f *feed, name string, err error) bo
 	}
 	if k.stale {
 		text := "not heard since the start, endpoints are those of the disk: " + err.Error()
-		if !k.restored || k.err == text {
+		switch {
+		case k.restored && k.err != text:
+			k.err, k.kind = text, kindOf(err)
+		case !k.restored && k.kind != kindOf(err):
+			k.err, k.kind = err.Error(), kindOf(err)
+		default:
 			return false
 		}
-		k.err = text
 		m.touchUsers(ask{feed: f.key, name: name})
 		return true
 	}
-	k.stale, k.since, k.err = true, time.Now(), err.Error()
+	k.stale, k.since, k.err, k.kind = true, time.Now(), err.Error(), kindOf(err)
 	k.guard.Failed()
 	a := ask{feed: f.key, name: name}
 	m.touchUsers(a)
 	m.decide(ctx, k.since, a)
 	return true
+}
+
+// kindOf is what a source calls the kind of its failure, if it has a word for it. Texts differ with each attempt, such as by a port.
+func kindOf(err error) string {
+	if named := (interface{ Reason() string })(nil); errors.As(err, &named) {
+		return named.Reason()
+	}
+	return ""
 }
 
 func (m *Merger) touchUsers(a ask) {

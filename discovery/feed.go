@@ -33,6 +33,7 @@ type known struct {
 	stale    bool // the last attempt failed
 	since    time.Time
 	err      string
+	kind     string // of the failure that err tells of
 }
 
 // feed is one source in the merger's care.

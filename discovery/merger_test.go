@@ -134,6 +134,41 @@ func TestSourceThatReturnsIsRunAgain(t *testing.T) {
 	})
 }
 
+// kind is a failure whose kind has a name.
+type kind struct{ name, text string }
+
+func (k kind) Error() string  { return k.name + ": " + k.text }
+func (k kind) Reason() string { return k.name }
+
+// What is shown of a source that goes on failing is the first failure of its kind.
+func TestFailureOfAnotherKind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, doc([]string{"x"}, map[string][]string{"a": {"x"}}), "x")
+		x := r.sources["x"]
+		x.say("a", "10.0.0.1:1")
+		first := r.after(time.Second)
+		shown := func(err error, want string) {
+			t.Helper()
+			x.out <- discovery.Update{Service: "a", Err: err}
+			m := r.after(time.Second)
+			if st := m.Endpoints["a"].Sources[0]; !st.Stale || st.Err != want {
+				t.Errorf("%+v, want %q", st, want)
+			}
+			if m.Endpoints["a"].List[0] != first.Endpoints["a"].List[0] {
+				t.Error("the endpoint was not shared")
+			}
+		}
+		shown(kind{"server_error", "HTTP 500"}, "server_error: HTTP 500")
+		n := r.applies()
+		shown(kind{"server_error", "HTTP 502"}, "server_error: HTTP 500")
+		if r.applies() != n {
+			t.Error("a failure of the same kind was applied")
+		}
+		shown(kind{"unreachable", "port 1"}, "unreachable: port 1")
+		shown(kind{"unreachable", "port 2"}, "unreachable: port 1")
+	})
+}
+
 // A source is well when nothing that is wanted of it fails: an answer about one service says nothing of another one that fails
 // still.
 func TestWell(t *testing.T) {
