@@ -36,6 +36,7 @@ const (
 	streamWindow     = 64 << 10 // at first
 	connWindow       = 1 << 20  // at first
 	roomy            = 64 << 10 // bytes to be sent, from which on DATA waits
+	unsent           = 64 << 10 // bytes that the kernel may hold before it can send them
 	maxContinuations = 8        // frames of one header block
 	maxBlock         = 4        // times the limits of a head: of one block, encoded or decoded, before the connection ends
 	tickEvery        = 5 * time.Second
@@ -214,6 +215,7 @@ func newSession(nc *netio.Conn, client bool, lim *Limits, o owner, first []byte)
 	s.in.onWait, s.in.onRead, s.flusher = s.waiting, s.sendLater, s.flush
 	s.in.pace.moderator, s.in.pace.streams = lim.Moderator, s.open
 	s.idleSince = time.Now()
+	_ = nc.LimitUnsent(unsent) // where that fails, what is small may wait for what is large
 	return s
 }
 

@@ -1,9 +1,14 @@
 package h2
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
 )
 
 // TestCompany: others count while they are open, when they came and went since somebody looked, and for a while.
@@ -146,5 +151,30 @@ func onTheWay(t *testing.T, client bool) {
 	large.release()
 	if used := s.lim.Windows.Used(); used != 0 {
 		t.Errorf("%d octets of window are not given back", used)
+	}
+}
+
+// TestUnsent: what a peer does not take waits with us, where it is told apart, and not in the kernel, on either side.
+func TestUnsent(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	for _, client := range []bool{true, false} {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = nc.Close() }()
+		newSession(netio.New(nc), client, &Limits{}, nil, nil)
+		raw, err := nc.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		if e := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) }); e != nil || err != nil || got != unsent {
+			t.Errorf("client %v: %d octets, %v, %v", client, got, e, err)
+		}
 	}
 }
