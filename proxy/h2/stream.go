@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sidecar-mesh/sidecar/proxy/netio"
 	"github.com/sidecar-mesh/sidecar/proxy/pipeline"
 )
 
@@ -179,10 +180,16 @@ func (e *peerReset) Is(target error) bool {
 // excused says whether what comes in may have been on its way when we gave the stream up.
 func (st *stream) excused() bool { return st.sentReset && !st.peerReset }
 
+// givenUp says whether what comes in is nobody's fault, and nobody's business: of an attempt that was interrupted, the reset is
+// about to be sent.
+func (st *stream) givenUp() bool {
+	return st.excused() || st.s.client && !st.peerReset && errors.Is(st.err, netio.ErrInterrupted)
+}
+
 // dataLocked takes a DATA frame.
 func (st *stream) dataLocked(f *frame) error {
 	switch {
-	case st.excused():
+	case st.givenUp():
 		return nil
 	case st.err != nil || st.rxEnd:
 		return &streamError{st.id, streamClosed, "DATA behind the end"}
@@ -221,7 +228,7 @@ const maxInterims = 16
 // headersLocked takes a header block behind the one that opened the stream.
 func (st *stream) headersLocked(h *head) error {
 	switch {
-	case st.excused():
+	case st.givenUp():
 		h.release()
 		return nil
 	case st.rxEnd && st.sentEnd:
