@@ -67,9 +67,9 @@ func TestOfflineNotice(t *testing.T) {
 			if got := draining(t, consumer); got != a.Inbound {
 				t.Errorf("left out: %q, want %s", got, a.Inbound)
 			}
-			if n := consumer.Metric(t, "sidecar_offline_notices_total", `service="shop"`); n != 1 {
-				t.Errorf("%v notices counted", n)
-			}
+			sidecartest.Eventually(t, patience, "one notice is counted", func() bool {
+				return consumer.Metric(t, "sidecar_offline_notices_total", `service="shop"`) == 1
+			})
 			m := sidecartest.Dial(t, a.Inbound).Ask(t, get, "shop")
 			if m.Status() != 200 || m.Get("connection") != "close, X-Sidecar-Offline" || m.Get("x-sidecar-offline") == "" {
 				t.Errorf("an answer of the node that leaves: %s", m.Fields)
@@ -108,9 +108,9 @@ func TestOfflineForged(t *testing.T) {
 		t.Errorf("left out: %q, want %s", got, itself.Address)
 	}
 	sidecartest.Eventually(t, patience, "it is back", func() bool { return draining(t, consumer) == "" })
-	if n := consumer.Metric(t, "sidecar_offline_returns_total", `service="shop"`); n != 1 {
-		t.Errorf("%v returns counted", n)
-	}
+	sidecartest.Eventually(t, patience, "one return is counted", func() bool {
+		return consumer.Metric(t, "sidecar_offline_returns_total", `service="shop"`) == 1
+	})
 }
 
 // TestOfflineRestart: with fixed endpoints, a node that was restarted is used again as soon as it is needed, and

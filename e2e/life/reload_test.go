@@ -125,9 +125,9 @@ func TestReloadRefused(t *testing.T) {
 	if e := v.LastFailed.Errors[0]; e.File != p.File || e.Line != 2 || e.Column != 18 || e.Field != "services.svc.hots" {
 		t.Errorf("%+v", e)
 	}
-	if n := p.Metric(t, "sidecar_reloads_total", `result="failed"`); n != 1 {
-		t.Errorf("%v failed reloads are counted", n)
-	}
+	sidecartest.Eventually(t, patience, "one failed reload is counted", func() bool {
+		return p.Metric(t, "sidecar_reloads_total", `result="failed"`) == 1
+	})
 	p.Says(t, "services.svc.policy.timeout")
 	lines := 0
 	for line := range strings.Lines(p.Said()) {

@@ -151,9 +151,9 @@ services: {svc: {from: lists, policy: {retry: 0}}}`, path)
 	for range 4 {
 		list()
 		sees(t, p, "svc", 4, "half_dead")
-		if n := p.Metric(t, "sidecar_discovery_protected", `protection="half_dead"`, `service="svc"`); n != 1 {
-			t.Errorf("the metric says %v", n)
-		}
+		sidecartest.Eventually(t, 20*time.Second, "the metric says so", func() bool {
+			return p.Metric(t, "sidecar_discovery_protected", `protection="half_dead"`, `service="svc"`) == 1
+		})
 		list(f.addresses()...)
 		sees(t, p, "svc", 4, "")
 	}
