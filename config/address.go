@@ -36,6 +36,9 @@ func addressProblem(s string) string {
 // hostPortProblem says what is wrong with host:port.
 func hostPortProblem(s string, lowest int) string {
 	const form = "host:port, [v6]:port or unix:PATH is expected, got "
+	if scheme, _, ok := strings.Cut(s, "://"); ok {
+		return form + strconv.Quote(s) + ": it has no " + strconv.Quote(scheme+"://")
+	}
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
 		return form + strconv.Quote(s) + ": the port is missing"
