@@ -177,7 +177,7 @@ func TestRepent(t *testing.T) {
 }
 
 // TestThrownOut: a connection that ends in an error of its client's is told so at once, and closed after a moment where its
-// address owes too much.
+// address owes too much. Streams are reset then: their ends would be told by that of the connection else.
 func TestThrownOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		owed  int
@@ -186,6 +186,7 @@ func TestThrownOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, theirs := owing(t, c.owed, 0)
+				s.streams[1], s.highest = getStreamLocked(s, 1), 1
 				go s.run()
 				began := time.Now()
 				fr := http2.NewFramer(theirs, theirs)
@@ -193,6 +194,12 @@ func TestThrownOut(t *testing.T) {
 					t.Fatal(err)
 				}
 				f, err := fr.ReadFrame()
+				if c.owed > 0 {
+					if r, ok := f.(*http2.RSTStreamFrame); !ok || r.ErrCode != http2.ErrCodeProtocol {
+						t.Errorf("%v, %v: the stream was to be reset", f, err)
+					}
+					f, err = fr.ReadFrame()
+				}
 				if _, ok := f.(*http2.GoAwayFrame); !ok || time.Since(began) > 0 {
 					t.Errorf("%v, %v after %v", f, err, time.Since(began))
 				}

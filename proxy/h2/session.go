@@ -274,17 +274,7 @@ func (s *session) run() {
 		s.owner.abused(telemetry.AbuseEnded)
 	}
 	if errors.As(err, &ce) && s.err == nil {
-		last := s.highest
-		if s.away == leaving {
-			last = s.lastAway
-		}
-		s.roomLocked()
-		text := ""
-		if ce.text == tooManyPings {
-			text = tooManyPings
-		}
-		s.out = appendGoAway(s.out, last, ce.code, text)
-		s.kickLocked()
+		s.tellLocked(ce, owes)
 	}
 	s.failLocked(err)
 	flushing := s.flushing
@@ -303,31 +293,6 @@ func (s *session) run() {
 	_ = s.nc.Close()
 	close(s.done)
 	s.owner.ended(s)
-}
-
-// linger lets what is being sent leave, and reads on for a moment, since closing with unread bytes would make the kernel
-// send a reset that may overtake the GOAWAY.
-func (s *session) linger() {
-	until := time.Now().Add(time.Second)
-	buf := lendSome()
-	defer returnRead(buf)
-	for over := false; time.Now().Before(until) && !s.nc.Aborted(); {
-		s.mu.Lock()
-		flushing := s.flushing
-		s.mu.Unlock()
-		switch {
-		case over && !flushing:
-			return
-		case over: // the peer has said its last, but may still read
-			<-time.After(time.Millisecond)
-			continue
-		case !flushing:
-			_ = s.nc.CloseWrite()
-		}
-		s.nc.Resume()
-		_, err := s.nc.Read(buf, time.Now().Add(20*time.Millisecond))
-		over = err != nil && !errors.Is(err, netio.ErrTimeout) && !errors.Is(err, netio.ErrInterrupted)
-	}
 }
 
 // waiting is called every tickEvery.
