@@ -32,8 +32,10 @@ type client struct {
 	services  atomic.Int64  // that are watched
 
 	mu    sync.Mutex
-	token string        // as it was read last, guarded by mu
-	up    chan struct{} // closed when an agent is back, guarded by mu
+	token string // as it was read last, guarded by mu
+	// tokenErr is why its file could not be read now; guarded by mu.
+	tokenErr error
+	up       chan struct{} // closed when an agent is back, guarded by mu
 }
 
 // agent is one address of a registry.
@@ -244,6 +246,9 @@ func (w *watch) try(ctx context.Context, a *agent) (uint64, error) {
 		return index, err
 	}
 	e := classify(err)
+	if e.Kind == Forbidden {
+		e.Text += c.unread()
+	}
 	e.after = said.retryAfter
 	return 0, e
 }
@@ -331,10 +336,23 @@ func (c *client) readToken() string {
 	data, err := os.ReadFile(c.reg.TokenFile)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil {
+	if c.tokenErr = err; err == nil {
 		c.token = strings.TrimSpace(string(data))
 	}
 	return c.token
+}
+
+// unread says, to be put behind a refusal, that the token's file could not be read; empty: it could.
+func (c *client) unread() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.tokenErr == nil:
+		return ""
+	case c.token == "":
+		return "; token_file: " + c.tokenErr.Error()
+	}
+	return "; the token is the one before, token_file: " + c.tokenErr.Error()
 }
 
 func tlsConfig(t *config.ConsulTLS) (*tls.Config, error) {

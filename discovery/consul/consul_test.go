@@ -55,9 +55,22 @@ func TestQuery(t *testing.T) {
 	}
 	srv.becomes(denied)
 	r.failure()
-	r.failure()
+	if e, want := r.failure(), "; the token is the one before, token_file: open "+file+": no such file or directory"; !strings.HasSuffix(e.Text, want) {
+		t.Errorf("%q does not say %q", e.Text, want)
+	}
 	if got := srv.asked()[0].token; got != "other" {
 		t.Errorf("token %q", got)
+	}
+}
+
+// A token's file that was never there is named where it is missed.
+func TestNoTokenFile(t *testing.T) {
+	srv := scripted(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "ACL not found", http.StatusForbidden) })
+	reg := registry("http://" + srv.address())
+	reg.TokenFile = filepath.Join(t.TempDir(), "token")
+	e := start(t, reg, "a").failure()
+	if want := "; token_file: open " + reg.TokenFile + ": no such file or directory"; e.Kind != Forbidden || !strings.HasSuffix(e.Text, want) {
+		t.Errorf("%q does not say %q", e.Text, want)
 	}
 }
 
