@@ -113,19 +113,19 @@ func (a *attempt) headLocked(end bool) error {
 func (a *attempt) pseudoLocked(q *pipeline.Request) {
 	enc := a.c.session.enc
 	if a.protocol == "" {
-		enc.add(":method", q.Method)
+		enc.usual(usualMethod, ":method", q.Method)
 	} else {
 		enc.constant(":method", "CONNECT")
 		enc.add(":protocol", a.protocol)
 	}
-	enc.constant(":scheme", "http")
-	enc.add(":authority", q.Authority)
+	enc.static(staticHTTP)
+	enc.usual(usualAuthority, ":authority", q.Authority)
 	if !q.HasQuery {
-		enc.add(":path", q.Path)
+		enc.usual(usualPath, ":path", q.Path)
 		return
 	}
 	enc.text = append(append(append(enc.text[:0], q.Path...), '?'), q.Query...)
-	enc.add(":path", unsafe.String(unsafe.SliceData(enc.text), len(enc.text)))
+	enc.usual(usualPath, ":path", unsafe.String(unsafe.SliceData(enc.text), len(enc.text)))
 }
 
 func (a *attempt) head(end bool) error {

@@ -47,6 +47,16 @@ func (e *encoder) constant(name, value string) {
 	e.write(field{Name: name, Value: value})
 }
 
+// static adds a field that the static table has as a whole at an index below 64.
+func (e *encoder) static(index byte) {
+	if e.owes {
+		f := &static[index-1]
+		e.write(field{Name: f.Name, Value: f.Value})
+		return
+	}
+	e.buf = append(e.buf, 0x80|index)
+}
+
 // write has the library add a field whose strings live for ever. What it writes begins with a set bit where it is nothing
 // but an index (RFC 7541 6.1); all else may change the table.
 func (e *encoder) write(f field) (index []byte) {
@@ -80,6 +90,23 @@ func (e *encoder) recall(name, value string, sum uint32) *noted {
 		e.memo = new(memo)
 	}
 	return e.memo.recall(name, value, sum)
+}
+
+// usual adds a field that each message has.
+func (e *encoder) usual(u usual, name, value string) {
+	if e.memo != nil {
+		if n := e.memo.usual[u]; n != nil && n.is(name, value) {
+			e.again(n)
+			return
+		}
+	}
+	n := e.recall(name, value, sum(name, value))
+	if n == nil {
+		e.once(name, value)
+		return
+	}
+	e.memo.usual[u] = n
+	e.again(n)
 }
 
 // add adds a field whose strings may live only as long as its message.

@@ -7,8 +7,21 @@ import "hash/maphash"
 // spares the table what comes only once.
 type memo struct {
 	slots  [memoSlots]noted
-	octets int // of all texts
+	octets int            // of all texts
+	usual  [usuals]*noted // where what each message has was found last
 }
+
+// usual is a field that each message has, mostly with the value of the last one.
+type usual uint8
+
+const (
+	usualMethod usual = iota
+	usualAuthority
+	usualPath
+	usualClient
+	usualProto
+	usuals
+)
 
 // seed keeps peers from choosing what collides.
 var seed = maphash.MakeSeed()
@@ -57,10 +70,14 @@ func (m *memo) recall(name, value string, hash uint32) *noted {
 			return nil
 		}
 		at.text, at.name = name+value, uint16(len(name))
-	case int(at.name) != len(name) || at.text[:at.name] != name || at.text[at.name:] != value:
+	case !at.is(name, value):
 		return nil
 	}
 	return at
+}
+
+func (n *noted) is(name, value string) bool {
+	return int(n.name) == len(name) && n.text[:n.name] == name && n.text[n.name:] == value
 }
 
 // forget frees all places.

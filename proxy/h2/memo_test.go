@@ -39,8 +39,11 @@ func TestEncoderKeepsNothingOfMessages(t *testing.T) {
 			e.add(keep(name), keep(value))
 			if i%3 == 0 { // one that repeats while nothing else is indexed
 				want = append(want, hpack.HeaderField{Name: ":status", Value: "200"}, hpack.HeaderField{Name: "te", Value: "trailers"})
-				e.constant(":status", "200")
+				e.static(static200)
 				e.constant("te", "trailers")
+				path := fmt.Sprintf("/%d", rnd.IntN(3))
+				want = append(want, hpack.HeaderField{Name: ":path", Value: path})
+				e.usual(usualPath, keep(":path"), keep(path))
 			}
 		}
 		if i%100 == 0 {

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,24 +30,15 @@ func (s *session) takesLocked(fields []pipeline.Field, pseudo int) bool {
 }
 
 func (s *session) encodeStatusLocked(status int) {
-	s.enc.constant(":status", statusText(status))
-}
-
-// statusText avoids garbage for what is answered most.
-func statusText(status int) string {
-	switch status {
-	case 200:
-		return "200"
-	case 204:
-		return "204"
-	case 304:
-		return "304"
-	case 404:
-		return "404"
-	case 503:
-		return "503"
+	if i := slices.Index(staticStatus[:], status); i >= 0 {
+		s.enc.static(static200 + byte(i))
+		return
 	}
-	return strconv.Itoa(status)
+	text := strconv.Itoa(status)
+	if status == 503 { // is answered most, and costs no memory
+		text = "503"
+	}
+	s.enc.constant(":status", text)
 }
 
 func (s *session) encodeLengthLocked(n int64) {
@@ -81,9 +73,9 @@ func (s *session) encodeFieldsLocked(fields []pipeline.Field, keepLength bool) {
 		case f.ID == pipeline.FieldXRequestID: // comes once
 			s.enc.once("x-request-id", f.Value)
 		case f.ID == pipeline.FieldXForwardedFor:
-			s.enc.add("x-forwarded-for", f.Value)
+			s.enc.usual(usualClient, "x-forwarded-for", f.Value)
 		case f.ID == pipeline.FieldXForwardedProto:
-			s.enc.add("x-forwarded-proto", f.Value)
+			s.enc.usual(usualProto, "x-forwarded-proto", f.Value)
 		case f.Sum != 0: // it came over HTTP/2: its name is in lower case
 			s.enc.addSum(f.Name, f.Value, f.Sum)
 		default:

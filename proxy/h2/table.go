@@ -107,6 +107,15 @@ func staticTable() (t [61]entry) {
 	return t
 }
 
+// Indexes of the static table.
+const (
+	staticHTTP = 6 // :scheme
+	static200  = 8 // :status, and the others behind it
+)
+
+// staticStatus are the statuses of the static table.
+var staticStatus = [...]int{200, 204, 206, 304, 400, 404, 500}
+
 const staticText = `:authority
 :method|GET
 :method|POST
