@@ -132,6 +132,7 @@ func (s *Store) Flush() { s.write(time.Now(), true) }
 
 // Run writes until ctx is done.
 func (s *Store) Run(ctx context.Context) error {
+	s.sweep(time.Now())
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -142,6 +143,25 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		timer.Reset(s.write(time.Now(), false))
+	}
+}
+
+// unfinished is the pattern of names that files have until they are whole.
+const unfinished = ".*" + suffix
+
+// abandoned is the age from which on an unfinished file is nobody's: a process was killed that wrote it.
+const abandoned = time.Minute
+
+// sweep removes abandoned files.
+func (s *Store) sweep(now time.Time) {
+	if s.o.Dir == "" {
+		return
+	}
+	names, _ := filepath.Glob(filepath.Join(s.o.Dir, unfinished)) // the pattern is well formed, unless the folder's name is not
+	for _, name := range names {
+		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > abandoned {
+			_ = os.Remove(name) // no harm is done where it stays
+		}
 	}
 }
 
@@ -207,7 +227,7 @@ func save(path string, c file, now time.Time) (err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".*"+suffix)
+	f, err := os.CreateTemp(dir, unfinished)
 	if err != nil {
 		return err
 	}

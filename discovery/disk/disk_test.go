@@ -40,6 +40,34 @@ func keep(t *testing.T, o Options, service string, endpoints []*config.Endpoint)
 	return s.path(&c)
 }
 
+// TestSweep: what a killed process has left half written goes, but not what another one is writing.
+func TestSweep(t *testing.T) {
+	o := Options{Dir: t.TempDir()}
+	kept := keep(t, o, "a", list(1))
+	old, fresh := filepath.Join(o.Dir, ".123"+suffix), filepath.Join(o.Dir, ".456"+suffix)
+	for _, name := range []string{old, fresh} {
+		if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	for _, name := range []string{old, kept} {
+		if err := os.Chtimes(name, now, now.Add(-2*abandoned)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := New(o).Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{old: false, fresh: true, kept: true} {
+		if _, err := os.Stat(name); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	o := Options{Dir: filepath.Join(t.TempDir(), "made", "here")}
 	long := strings.Repeat("x", 253)
