@@ -34,9 +34,9 @@ func (s *session) encodeStatusLocked(status int) {
 		s.enc.static(static200 + byte(i))
 		return
 	}
-	text := strconv.Itoa(status)
-	if status == 503 { // is answered most, and costs no memory
-		text = "503"
+	text := "503" // of those the most frequent: it costs no memory
+	if status != 503 {
+		text = strconv.Itoa(status)
 	}
 	s.enc.constant(":status", text)
 }
