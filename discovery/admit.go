@@ -89,16 +89,16 @@ func (m *Merger) failed(ctx context.Context, f *feed, name string, err error) bo
 		text := "not heard since the start, endpoints are those of the disk: " + err.Error()
 		switch {
 		case k.restored && k.err != text:
-			k.err, k.kind = text, kindOf(err)
-		case !k.restored && k.kind != kindOf(err):
-			k.err, k.kind = err.Error(), kindOf(err)
+			k.err, k.kind = text, Reason(err)
+		case !k.restored && k.kind != Reason(err):
+			k.err, k.kind = err.Error(), Reason(err)
 		default:
 			return false
 		}
 		m.touchUsers(ask{feed: f.key, name: name})
 		return true
 	}
-	k.stale, k.since, k.err, k.kind = true, time.Now(), err.Error(), kindOf(err)
+	k.stale, k.since, k.err, k.kind = true, time.Now(), err.Error(), Reason(err)
 	k.guard.Failed()
 	a := ask{feed: f.key, name: name}
 	m.touchUsers(a)
@@ -106,8 +106,9 @@ func (m *Merger) failed(ctx context.Context, f *feed, name string, err error) bo
 	return true
 }
 
-// kindOf is what a source calls the kind of its failure, if it has a word for it. Texts differ with each attempt, such as by a port.
-func kindOf(err error) string {
+// Reason is what a source calls the kind of its failure, in one word; empty: it has none for it. Texts differ with each attempt, such
+// as by a port.
+func Reason(err error) string {
 	if named := (interface{ Reason() string })(nil); errors.As(err, &named) {
 		return named.Reason()
 	}

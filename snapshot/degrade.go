@@ -80,6 +80,9 @@ func (c *compiler) degradation(next *Snapshot) {
 	for _, w := range next.Switches {
 		c.switches[w.Config.Service] = append(c.switches[w.Config.Service], w)
 	}
+	for _, list := range c.switches { // those that are about a route alone come first
+		slices.SortStableFunc(list, func(a, b *Switch) int { return cmp.Compare(min(1, len(b.Config.Route)), min(1, len(a.Config.Route))) })
+	}
 }
 
 func (c *compiler) degrade(cfg *config.Switch) *Switch {
@@ -111,11 +114,9 @@ func (s *Snapshot) Switch(name string) *Switch {
 
 // degradable gives a route its switches, those that are about it alone first, and its fallback. was is its namesake before.
 func (c *compiler) degradable(r, was *Route, p *config.Policy) {
-	of := c.switches[r.Service.Name]
-	mine := func(w *Switch) bool { return w.Config.Route != "" && r.Config != nil && w.Config.Route == r.Name }
-	for _, w := range slices.Concat(filtered(of, mine), filtered(of, func(w *Switch) bool { return w.Config.Route == "" })) {
-		if r.Service.Inbound {
-			break
+	for _, w := range c.switches[r.Service.Name] {
+		if r.Service.Inbound || w.Config.Route != "" && (r.Config == nil || w.Config.Route != r.Name) {
+			continue
 		}
 		if w.Shield() {
 			r.Shields = append(r.Shields, w)
@@ -142,10 +143,6 @@ func (c *compiler) degradable(r, was *Route, p *config.Policy) {
 			r.Fallback.Stale = r.Fallback.Stale.Adopt(was.Fallback.Stale)
 		}
 	}
-}
-
-func filtered(list []*Switch, keep func(*Switch) bool) []*Switch {
-	return slices.DeleteFunc(slices.Clone(list), func(w *Switch) bool { return !keep(w) })
 }
 
 func (c *compiler) standIn(cfg *config.StandIn) *StandIn {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sidecar-mesh/sidecar/config"
+	"github.com/sidecar-mesh/sidecar/discovery"
 	"github.com/sidecar-mesh/sidecar/telemetry"
 )
 
@@ -46,11 +47,10 @@ func (o *observer) Closed(source string) { o.p.rec.SourceClosed(source) }
 
 // failureReason is the kind of a source's failure, in one word.
 func failureReason(err error) string {
-	var named interface{ Reason() string }
-	switch {
-	case errors.As(err, &named):
-		return named.Reason()
-	case errors.Is(err, context.DeadlineExceeded):
+	if reason := discovery.Reason(err); reason != "" {
+		return reason
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return "timeout"
 	}
 	return "failed"

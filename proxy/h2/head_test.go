@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -307,4 +308,26 @@ func FuzzHead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPlainFields: what a table calls plain means no more to a head than a field that it sends on, and nothing is wrong with it.
+func TestPlainFields(t *testing.T) {
+	names := []string{"x", "X", "", "a b", "x-request-id", "grpc-status", "cookie", "te", "expect", "content-length", "proxy", "proxy-authorization", "http2-settings", "x-sidecar-offline", "x-sidecar-reason", "x_request_id"}
+	for i := range static {
+		names = append(names, static[i].Name)
+	}
+	names = append(names, "connection", "keep-alive", "proxy-connection", "upgrade", "trailer", "forwarded", "traceparent")
+	for _, name := range names {
+		for _, value := range []string{"", "1", "trailers", "100-continue", " x", "a\x00b"} {
+			e := newEntry(name, value)
+			if !e.plain {
+				continue
+			}
+			h, want := &head{length: -1}, &head{length: -1, fields: []pipeline.Field{e.Field}}
+			h.special(e.Field)
+			if !reflect.DeepEqual(h, want) {
+				t.Errorf("%s: %q is plain and makes %+v", name, value, h)
+			}
+		}
+	}
 }

@@ -23,16 +23,14 @@ func (p *Pipeline) Refuse(x *Exchange, down Stream, status int, detail string) {
 }
 
 // Note records a request that broke off before it could be answered.
-func (p *Pipeline) Note(x *Exchange, detail string) {
-	x.p = p
-	x.out.Reason, x.out.Detail = resilience.CallerGone, detail
-	x.record()
-}
+func (p *Pipeline) Note(x *Exchange, detail string) { p.unanswered(x, resilience.CallerGone, detail) }
 
 // NoRequest records what was no request at all, to which no answer would be understood.
-func (p *Pipeline) NoRequest(x *Exchange, detail string) {
+func (p *Pipeline) NoRequest(x *Exchange, detail string) { p.unanswered(x, resilience.BadRequest, detail) }
+
+func (p *Pipeline) unanswered(x *Exchange, reason resilience.Reason, detail string) {
 	x.p = p
-	x.out.Reason, x.out.Detail = resilience.BadRequest, detail
+	x.out.Reason, x.out.Detail = reason, detail
 	x.record()
 }
 
