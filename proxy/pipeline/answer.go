@@ -26,7 +26,9 @@ func (p *Pipeline) Refuse(x *Exchange, down Stream, status int, detail string) {
 func (p *Pipeline) Note(x *Exchange, detail string) { p.unanswered(x, resilience.CallerGone, detail) }
 
 // NoRequest records what was no request at all, to which no answer would be understood.
-func (p *Pipeline) NoRequest(x *Exchange, detail string) { p.unanswered(x, resilience.BadRequest, detail) }
+func (p *Pipeline) NoRequest(x *Exchange, detail string) {
+	p.unanswered(x, resilience.BadRequest, detail)
+}
 
 func (p *Pipeline) unanswered(x *Exchange, reason resilience.Reason, detail string) {
 	x.p = p
